@@ -24,7 +24,7 @@ use crate::{
 /// Ends everything as a user would, and checks every promise.
 pub fn check(scenario: &mut Scenario) {
     scenario.check_bystanders();
-    settle(scenario);
+    stop_all(scenario);
     scenario.end_foreign();
     nothing_is_left(scenario);
     let known = scenario.ledger.jobs().clone();
@@ -50,7 +50,7 @@ pub fn check(scenario: &mut Scenario) {
     scenario.check_bystanders();
 }
 
-fn settle(scenario: &Scenario) {
+fn stop_all(scenario: &Scenario) {
     let deadline = Instant::now() + Duration::from_secs(40);
     loop {
         let Some(stop) = scenario.ask("stop", &["--all", "--grace", "300ms", "--json"]) else { return };
@@ -111,7 +111,7 @@ fn nothing_is_left(scenario: &Scenario) {
     };
     quell_tests::eventually(Duration::from_secs(5), || cgroups().is_empty());
     for cgroup in cgroups() {
-        scenario.violation("no litter", format!("a cgroup is left: {}", cgroup.display()));
+        scenario.violation("nothing left", format!("a cgroup is left: {}", cgroup.display()));
     }
 }
 

@@ -76,8 +76,8 @@ pub struct Client<'w> {
     pub rng: Rng,
     /// Injection points of the quell under test, if it was built with them.
     pub points: &'w [String],
-    /// Whether the last call was to meet one of them.
-    pub struck: bool,
+    /// Whether the last call was to die at one of them.
+    pub dies_at_point: bool,
     /// How many `gc` were done when it began.
     pub gcs: usize,
 }
@@ -107,16 +107,16 @@ impl Client<'_> {
         if !command.is_empty() {
             quell = quell.command(command);
         }
-        let struck = may_die && !self.points.is_empty() && self.rng.percent(40);
-        self.struck = struck;
-        if let Some(point) = self.rng.one(self.points).filter(|_| struck) {
+        let dies_at_point = may_die && !self.points.is_empty() && self.rng.percent(40);
+        self.dies_at_point = dies_at_point;
+        if let Some(point) = self.rng.one(self.points).filter(|_| dies_at_point) {
             let act = if self.rng.percent(85) { "kill" } else { "stop" };
             quell = quell.env("QUELL_FAULT", format!("{point}:{act}"));
             self.metrics.fault("point");
         }
         let shown = format!("quell {verb} {} {}", words.join(" "), command.join(" "));
         let mut running = quell.start();
-        let dies = may_die && !struck && self.rng.percent(8);
+        let dies = may_die && !dies_at_point && self.rng.percent(8);
         if dies {
             let pause = Duration::from_micros(self.rng.below(20_000) as u64);
             if running.wait_exit(pause).is_none() {
@@ -125,9 +125,9 @@ impl Client<'_> {
             }
         }
         // A command that stopped itself at a point is left so for a while, and then killed.
-        let bound = if struck { Duration::from_secs(4) } else { BOUND };
+        let bound = if dies_at_point { Duration::from_secs(4) } else { BOUND };
         let Some(status) = running.wait_exit(bound) else {
-            if struck {
+            if dies_at_point {
                 running.front.signal("KILL");
             } else {
                 let stderr = running.stderr();
@@ -142,7 +142,7 @@ impl Client<'_> {
         }
         let Some(code) = status.code() else {
             // `run` ends as its program did, by the same signal.
-            if !dies && !struck && verb != "run" {
+            if !dies && !dies_at_point && verb != "run" {
                 self.scenario.violation("no panics", format!("`{shown}` ended by {status}: {stderr}"));
             }
             return None;
@@ -162,7 +162,7 @@ impl Client<'_> {
             && verb != "run"
             && verb != "restart"
             && !self.scenario.is_harsh()
-            && !struck
+            && !dies_at_point
         {
             self.scenario.violation("P6", format!("`{shown}` failed: {stdout} {stderr}"));
         }
@@ -214,7 +214,7 @@ impl Client<'_> {
             self.metrics.fault("orphan in a foreign namespace");
         }
         let reply = self.call("start", &words, &command, true);
-        let struck = self.struck;
+        let dies_at_point = self.dies_at_point;
         let id = reply
             .as_ref()
             .filter(|reply| reply.code == 0)
@@ -226,7 +226,7 @@ impl Client<'_> {
             self.scenario.ledger.note(&id, |job| {
                 let harms = std::mem::take(&mut job.harms);
                 *job = Job { harms, stops: job.stops, removed: job.removed || tidied, ..facts };
-                if struck {
+                if dies_at_point {
                     job.harms.insert(Harm::Start);
                 }
             });
@@ -384,7 +384,7 @@ impl Client<'_> {
             (job.told, job.again, job.timed) = (true, old.again, old.timed);
             job.removed |= self.scenario.ledger.may_be_tidied(self.gcs);
             // Its keepers have the same fault before them as the command.
-            if self.struck {
+            if self.dies_at_point {
                 job.harms.insert(Harm::Start);
             }
             // The owner goes with the job, and may have gone meanwhile.

@@ -130,7 +130,7 @@ impl<'w> Nemesis<'w> {
             // Faults have no event to wait for: their instants are drawn.
             thread::sleep(Duration::from_micros(self.rng.below(60_000) as u64));
             let fault = self.draw();
-            self.strike(fault);
+            self.inject(fault);
         }
         self.mend();
     }
@@ -151,7 +151,7 @@ impl<'w> Nemesis<'w> {
         self.rng.weighed(&all)
     }
 
-    fn strike(&mut self, fault: Fault) {
+    fn inject(&mut self, fault: Fault) {
         let env = &self.scenario.env;
         match fault {
             Fault::FillDisk => return self.fill_disk(),

@@ -36,7 +36,7 @@ pub fn play(seed: u64, metrics: &Metrics, points: &[String]) -> Vec<String> {
             .map(|number| {
                 let rng = rng.part(number as u64);
                 scope.spawn(move || {
-                    Client { scenario, metrics, rng, points, struck: false, gcs: 0 }.work(calls)
+                    Client { scenario, metrics, rng, points, dies_at_point: false, gcs: 0 }.work(calls)
                 })
             })
             .collect();

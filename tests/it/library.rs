@@ -14,14 +14,14 @@ use quell::{Condition, JobRequest, Quell, StopOptions, WaitFor};
 use quell_guard::{Guard, Policy, Verb};
 use quell_tests::{eventually, run::PATIENCE, skip, test_env::TestEnv};
 
-/// quell's library, with the jobs of this lab.
-pub fn quell(lab: &TestEnv) -> Quell {
-    open(Home::at(lab.home()), lab.quell_path())
+/// quell's library, with the jobs of this environment.
+pub fn quell(env: &TestEnv) -> Quell {
+    open(Home::at(env.home()), env.quell_path())
 }
 
 /// A program that does nothing until it is stopped, and that the oracle sees.
-pub fn nap(lab: &TestEnv) -> JobRequest {
-    JobRequest::background(["sleep", &lab.oracle.nap()])
+pub fn nap(env: &TestEnv) -> JobRequest {
+    JobRequest::background(["sleep", &env.oracle.nap()])
 }
 
 /// Waits until the job is over; what it came to.
@@ -30,9 +30,9 @@ pub fn over(job: &quell::Job) -> Condition {
     waited.expect("a wait").met
 }
 
-/// The lines about a verb in the audit log of this lab: their kinds.
-fn kinds(lab: &TestEnv, verb: &str) -> Vec<String> {
-    let lines = crate::test_verb::audit(lab);
+/// The lines about a verb in the audit log of this environment: their kinds.
+fn kinds(env: &TestEnv, verb: &str) -> Vec<String> {
+    let lines = crate::test_verb::audit(env);
     let of_verb = lines.iter().filter(|line| line["verb"] == verb);
     of_verb.map(|line| line["kind"].as_str().unwrap_or_default().to_owned()).collect()
 }
@@ -40,27 +40,27 @@ fn kinds(lab: &TestEnv, verb: &str) -> Vec<String> {
 /// A permit covers its own verb, and no other: each call that it does not cover asks for itself, and writes that down.
 #[test]
 fn no_permit_is_good_for_another_verb() {
-    let lab = TestEnv::as_me();
-    let guard = Guard::new(&Home::at(lab.home()), Policy::default());
+    let env = TestEnv::as_me();
+    let guard = Guard::new(&Home::at(env.home()), Policy::default());
     let permit = |verb| guard.permit(verb, "", None).expect("a permit");
     let stop = StopOptions::kill();
-    let job = quell(&lab).permitted(permit(Verb::Start)).start(&nap(&lab)).expect("a start");
-    assert_eq!(kinds(&lab, "stop"), Vec::<String>::new());
+    let job = quell(&env).permitted(permit(Verb::Start)).start(&nap(&env)).expect("a start");
+    assert_eq!(kinds(&env, "stop"), Vec::<String>::new());
     let _ = job.stop_with(&stop).expect("a stop");
-    assert_eq!(kinds(&lab, "stop"), ["decision", "act"], "a start does not permit a stop");
-    let other = quell(&lab).start(&nap(&lab)).expect("a start").id();
-    let _ = quell(&lab).permitted(permit(Verb::Stop)).job_with(other).stop_with(&stop).expect("a stop");
+    assert_eq!(kinds(&env, "stop"), ["decision", "act"], "a start does not permit a stop");
+    let other = quell(&env).start(&nap(&env)).expect("a start").id();
+    let _ = quell(&env).permitted(permit(Verb::Stop)).job_with(other).stop_with(&stop).expect("a stop");
     assert_eq!(
-        kinds(&lab, "stop"),
+        kinds(&env, "stop"),
         ["decision", "act", "decision"],
         "the holder of a permit writes down the rest"
     );
-    quell(&lab)
+    quell(&env)
         .permitted(permit(Verb::Stop))
         .job_with(other)
         .remove(quell::Removal::IfProvenDead)
         .expect("removed");
-    assert_eq!(kinds(&lab, "rm"), ["decision"]);
+    assert_eq!(kinds(&env, "rm"), ["decision"]);
 }
 
 /// One line of `/proc/self/status`.
@@ -88,11 +88,11 @@ fn corpses() -> Vec<(String, String)> {
 
 #[test]
 fn a_large_parent_with_many_threads_starts_and_stops_jobs() {
-    let lab = TestEnv::as_me();
-    let quell = quell(&lab);
+    let env = TestEnv::as_me();
+    let quell = quell(&env);
     let begin = || {
         let began = Instant::now();
-        let job = quell.start(&nap(&lab)).expect("a start");
+        let job = quell.start(&nap(&env)).expect("a start");
         (job, began.elapsed())
     };
     let small: Duration = (0..5)
@@ -129,14 +129,14 @@ fn a_large_parent_with_many_threads_starts_and_stops_jobs() {
     let stays = || corpses().into_iter().filter(|corpse| seen.contains(corpse)).collect::<Vec<_>>();
     assert!(eventually(PATIENCE, || stays().is_empty()), "{:?}", stays());
     assert!(ballast.iter().step_by(4096).all(|byte| *byte == 1));
-    assert_eq!(lab.leftovers_after(PATIENCE), Vec::<String>::new());
+    assert_eq!(env.leftovers_after(PATIENCE), Vec::<String>::new());
     eprintln!("the quickest start: {small:?} alone, {large:?} with 256 MiB and 8 threads");
 }
 
 #[test]
 fn a_job_that_is_seen_to_have_ended_can_be_removed_and_its_name_be_taken() {
-    let lab = TestEnv::as_me();
-    let quell = quell(&lab);
+    let env = TestEnv::as_me();
+    let quell = quell(&env);
     let mut start = JobRequest::background(["true"]);
     start.name = Some("web".into());
     for round in 0..20 {
@@ -150,27 +150,27 @@ fn a_job_that_is_seen_to_have_ended_can_be_removed_and_its_name_be_taken() {
 
 #[test]
 fn a_home_that_is_named_from_here_is_here() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     // From wherever the tests run, which all of them share.
     let here = std::env::current_dir().expect("here");
     let up = here.ancestors().skip(1).map(|_| "..").collect::<PathBuf>();
-    let home = up.join(lab.home().strip_prefix("/").expect("an absolute path"));
-    let quell = open(Home::at(home), lab.quell_path());
-    let job = quell.start(&nap(&lab)).expect("a start");
-    assert_eq!(lab.ids("live"), [job.id().to_string()]);
+    let home = up.join(env.home().strip_prefix("/").expect("an absolute path"));
+    let quell = open(Home::at(home), env.quell_path());
+    let job = quell.start(&nap(&env)).expect("a start");
+    assert_eq!(env.ids("live"), [job.id().to_string()]);
     let _ = job.stop_with(&StopOptions::kill()).expect("a stop");
-    assert_eq!(lab.leftovers_after(PATIENCE), Vec::<String>::new());
+    assert_eq!(env.leftovers_after(PATIENCE), Vec::<String>::new());
 }
 
 /// The example on the first page of the crate's documentation, with a program that is ready and ends by itself.
 #[test]
 fn the_first_example_works() {
-    let lab = TestEnv::as_me();
-    let quell = quell(&lab);
+    let env = TestEnv::as_me();
+    let quell = quell(&env);
     let script = "echo listening; sleep 0.2; printf 'no line end'; sleep $0";
     let job = quell
         .command("sh")
-        .args(["-c", script, &lab.oracle.nap()])
+        .args(["-c", script, &env.oracle.nap()])
         .ready_log("^listening$")
         .tag("kind", "example")
         .owned_by_this_process()
@@ -195,31 +195,31 @@ fn the_first_example_works() {
     // The last line has no line end.
     assert_eq!(follower.join().expect("a follower"), ["listening", "no line end"]);
     job.remove(quell::Removal::IfProvenDead).expect("removed");
-    assert_eq!(lab.leftovers_after(PATIENCE), Vec::<String>::new());
+    assert_eq!(env.leftovers_after(PATIENCE), Vec::<String>::new());
 }
 
 #[test]
 fn a_job_that_ends_before_it_is_ready_is_an_error() {
-    let lab = TestEnv::as_me();
-    let quell = quell(&lab);
+    let env = TestEnv::as_me();
+    let quell = quell(&env);
     let job = quell.command("false").ready_log("never").start().expect("a start");
     let error = job.wait_ready(PATIENCE).expect_err("it has ended");
     assert_eq!(error.to_string(), format!("{} ended before it was ready", job.id()));
-    let job = quell.command("sleep").arg(lab.oracle.nap()).ready_log("never").start().expect("a start");
+    let job = quell.command("sleep").arg(env.oracle.nap()).ready_log("never").start().expect("a start");
     let error = job.wait_ready(Duration::from_millis(50)).expect_err("it is not ready");
     assert_eq!(error.to_string(), format!("{} is not ready yet", job.id()));
     let _ = job.stop_with(&StopOptions::kill()).expect("a stop");
 }
 
-/// An example of the library, built by cargo, in this lab; none where this user has no cargo, or may not build here.
-fn example(lab: &TestEnv, name: &str) -> Option<std::process::Output> {
+/// An example of the library, built by cargo, in this environment; none where this user has no cargo, or may not build here.
+fn example(env: &TestEnv, name: &str) -> Option<std::process::Output> {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command
         .args(["run", "--quiet", "-p", "quell", "--features", "tokio", "--example", name])
         .current_dir(root);
-    command.env("QUELL_HOME", lab.home()).env("QUELL_BIN", lab.quell_path());
+    command.env("QUELL_HOME", env.home()).env("QUELL_BIN", env.quell_path());
     command.output().ok()
 }
 
@@ -230,7 +230,7 @@ fn own_uid() -> u32 {
 
 #[test]
 fn the_examples_run() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     let target = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../crates");
     let own = fs::metadata(target).is_ok_and(|metadata| metadata.uid() == own_uid());
     if !own {
@@ -239,12 +239,12 @@ fn the_examples_run() {
     for (name, words) in
         [("builder", "all gone"), ("follow", "stdout: no line end"), ("async", "3 jobs, all gone")]
     {
-        let Some(output) = example(&lab, name) else {
+        let Some(output) = example(&env, name) else {
             return skip("the_examples_run", "there is no cargo here");
         };
         let said = String::from_utf8_lossy(&output.stdout);
         let why = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success() && said.contains(words), "{name}: {said}{why}");
     }
-    assert_eq!(lab.leftovers_after(PATIENCE), Vec::<String>::new());
+    assert_eq!(env.leftovers_after(PATIENCE), Vec::<String>::new());
 }

@@ -21,9 +21,9 @@ fn check(name: &str, text: &str) {
 }
 
 /// `text` with words in the place of all that differs from run to run.
-fn redacted(lab: &TestEnv, text: &str) -> String {
-    let dir = regex_lite::escape(&lab.dir().display().to_string());
-    let nap = regex_lite::escape(&lab.oracle.nap());
+fn redacted(env: &TestEnv, text: &str) -> String {
+    let dir = regex_lite::escape(&env.dir().display().to_string());
+    let nap = regex_lite::escape(&env.oracle.nap());
     let rules = [
         (dir.as_str(), "[dir]"),
         (nap.as_str(), "[nap]"),
@@ -59,17 +59,17 @@ fn redacted(lab: &TestEnv, text: &str) -> String {
 
 #[test]
 fn help_texts() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     let nested =
         ["config show", "guard check", "guard check kill", "guard check service", "guard check test"];
     let nested = nested.into_iter().chain(["guard check verb", "man"]).map(str::to_owned);
-    let all: Vec<String> = verbs(&lab).into_iter().chain(nested).chain([String::new()]).collect();
+    let all: Vec<String> = verbs(&env).into_iter().chain(nested).chain([String::new()]).collect();
     for columns in ["80", "120"] {
         for words in &all {
             let mut words: Vec<&str> = words.split(' ').filter(|word| !word.is_empty()).collect();
             let name = ["help", columns].iter().chain(&words).copied().collect::<Vec<_>>().join("-");
             words.push("--help");
-            let done = lab.quell(words[0]).args(&words[1..]).env("COLUMNS", columns).finish();
+            let done = env.quell(words[0]).args(&words[1..]).env("COLUMNS", columns).finish();
             assert_eq!(done.code(), Some(0), "{words:?}: {}", done.stderr);
             let wide = |line: &&str| line.chars().count() > columns.parse().expect("a number");
             assert_eq!(done.stdout.lines().find(wide), None, "{name}");
@@ -82,17 +82,17 @@ fn help_texts() {
 
 #[test]
 fn the_account_of_a_stop_and_doctor_fit_the_terminal() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     let long = "a-rather-long-word-".repeat(10);
-    let script = format!("bash -c 'sleep {}; :' {long} & wait", lab.oracle.nap());
+    let script = format!("bash -c 'sleep {}; :' {long} & wait", env.oracle.nap());
     for columns in [60, 80, 120] {
         let fits = |text: &str| {
             let wide = text.lines().find(|line| line.chars().count() > columns);
             assert_eq!(wide, None, "{columns}:\n{text}");
         };
-        let start = |name| lab.start().args(["--name", name]).command(["/bin/bash", "-c", &script]).begin();
+        let start = |name| env.start().args(["--name", name]).command(["/bin/bash", "-c", &script]).begin();
         let jobs = ["web", "worker"].map(start);
-        let stop = lab.quell("stop").args(["web", "worker"]).env("COLUMNS", columns.to_string()).finish();
+        let stop = env.quell("stop").args(["web", "worker"]).env("COLUMNS", columns.to_string()).finish();
         assert_eq!(stop.code(), Some(0), "{}", stop.stderr);
         fits(&stop.stdout);
         for name in ["(web)", "(worker)"] {
@@ -100,10 +100,10 @@ fn the_account_of_a_stop_and_doctor_fit_the_terminal() {
         }
         assert!(stop.stdout.contains("\nbash -c "), "{}", stop.stdout);
         for job in &jobs {
-            fits(&lab.quell("tree").args([&job.id]).env("COLUMNS", columns.to_string()).finish().stdout);
+            fits(&env.quell("tree").args([&job.id]).env("COLUMNS", columns.to_string()).finish().stdout);
         }
-        let doctor = lab.quell("doctor").env("COLUMNS", columns.to_string()).finish().stdout;
-        let whole = lab.quell("doctor").finish().stdout;
+        let doctor = env.quell("doctor").env("COLUMNS", columns.to_string()).finish().stdout;
+        let whole = env.quell("doctor").finish().stdout;
         let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(words(&doctor), words(&whole), "words are broken");
         fits(&doctor);
@@ -111,35 +111,35 @@ fn the_account_of_a_stop_and_doctor_fit_the_terminal() {
 }
 
 /// A job of a shell, a child in another session, and one that ignores TERM; all of them are up.
-fn web(lab: &TestEnv) -> Background<'_> {
+fn web(env: &TestEnv) -> Background<'_> {
     let script = "setsid sleep $N & until grep -q sleep /proc/$!/comm; do :; done
         (trap '' TERM; exec sleep $N) & until grep -q sleep /proc/$!/comm; do :; done
         echo up; wait";
     let start =
-        lab.start().args(["--name", "web", "--tag", "team=a", "--ready-log", "up", "--grace", "100ms"]);
-    let start = start.args(["--wait-ready", "30s"]).env("N", lab.oracle.nap());
-    lab.write("web.sh", script);
+        env.start().args(["--name", "web", "--tag", "team=a", "--ready-log", "up", "--grace", "100ms"]);
+    let start = start.args(["--wait-ready", "30s"]).env("N", env.oracle.nap());
+    env.write("web.sh", script);
     start.command(["bash", "web.sh"]).begin()
 }
 
 #[test]
 fn tables_and_the_account_of_a_stop() {
-    let lab = TestEnv::as_me();
-    let empty = lab.quell("list").finish();
+    let env = TestEnv::as_me();
+    let empty = env.quell("list").finish();
     check("list-empty", &format!("{}{}", empty.stdout, empty.stderr));
-    let job = web(&lab);
-    let failed = lab.start().args(["--name", "failed"]).command(["sh", "-c", "exit 3"]).begin();
+    let job = web(&env);
+    let failed = env.start().args(["--name", "failed"]).command(["sh", "-c", "exit 3"]).begin();
     assert!(failed.wait_over(PATIENCE));
     let shown = |verb: &str, args: &[&str]| {
-        let done = lab.quell(verb).args(args).env("COLUMNS", "100").env("LC_ALL", "C.UTF-8").finish();
-        redacted(&lab, &format!("{}{}", done.stdout, done.stderr))
+        let done = env.quell(verb).args(args).env("COLUMNS", "100").env("LC_ALL", "C.UTF-8").finish();
+        redacted(&env, &format!("{}{}", done.stdout, done.stderr))
     };
     check("list", &shown("list", &[]));
     check("status-live", &shown("status", &["web"]));
     check("tree-live", &shown("tree", &["web"]));
     let stopped = job.stop(&[]);
     assert_eq!(stopped.code(), Some(0), "{}", stopped.stderr);
-    check("account", &redacted(&lab, &stopped.stdout));
+    check("account", &redacted(&env, &stopped.stdout));
     check("status-ended", &shown("status", &["web"]));
     check("tree-ended", &shown("tree", &["web"]));
     check("stats", &shown("stats", &["--chart"]));

@@ -10,22 +10,22 @@ use std::{
 use quell_tests::{evidence::receipt, host::has_program, skip, test_env::TestEnv};
 use serde_json::json;
 
-use crate::test_verb::{RUNNER, audit, fits, lab};
+use crate::test_verb::{RUNNER, audit, fits, test_env};
 
 /// A command that leaves a file if it is run.
-fn marker(lab: &TestEnv) -> PathBuf {
-    lab.script("pytest", RUNNER)
+fn marker(env: &TestEnv) -> PathBuf {
+    env.script("pytest", RUNNER)
 }
 
 #[test]
 fn what_is_refused_runs_nothing() {
-    let lab = lab();
-    marker(&lab);
-    lab.write("tests/test_a.py", "");
-    lab.write("src/test_a.py", "");
-    symlink(lab.path("src"), lab.path("tests/link")).expect("a link");
-    symlink("/etc", lab.path("etc")).expect("a link");
-    symlink(lab.path("nowhere"), lab.path("tests/dangling")).expect("a link");
+    let env = test_env();
+    marker(&env);
+    env.write("tests/test_a.py", "");
+    env.write("src/test_a.py", "");
+    symlink(env.path("src"), env.path("tests/link")).expect("a link");
+    symlink("/etc", env.path("etc")).expect("a link");
+    symlink(env.path("nowhere"), env.path("tests/dangling")).expect("a link");
     let strace = has_program("strace");
     if !strace {
         skip("what_is_refused_runs_nothing", "no strace here: only what it leaves is looked at");
@@ -71,8 +71,8 @@ fn what_is_refused_runs_nothing() {
         (&["--junit", "/etc/x.xml"], &["tests"], "PATH_ABSOLUTE"),
         (&["--junit", "etc/x.xml"], &["tests"], "PATH_SYMLINK_ESCAPE"),
     ] {
-        let _ = fs::remove_file(lab.path("trace"));
-        let quell = lab.quell("test").args(["--json", "--evidence", "evidence.json"]).args(options);
+        let _ = fs::remove_file(env.path("trace"));
+        let quell = env.quell("test").args(["--json", "--evidence", "evidence.json"]).args(options);
         let quell = if strace {
             quell.wrapped([
                 "strace",
@@ -92,40 +92,40 @@ fn what_is_refused_runs_nothing() {
         assert_eq!(envelope["error"]["code"], code, "{what}");
         assert_eq!(envelope["error"]["details"]["decision"]["allowed"], false, "{what}");
         assert!(!envelope["error"]["hint"].as_str().unwrap_or_default().is_empty(), "{what}");
-        assert!(!lab.path("ran").exists(), "it ran: {what}");
-        assert_eq!(lab.ids("jobs"), [""; 0], "{what}");
-        let evidence = receipt(&lab.path("evidence.json")).expect("evidence");
+        assert!(!env.path("ran").exists(), "it ran: {what}");
+        assert_eq!(env.ids("jobs"), [""; 0], "{what}");
+        let evidence = receipt(&env.path("evidence.json")).expect("evidence");
         assert_eq!(
             (&evidence["status"], &evidence["decision"]["code"]),
             (&json!("refused"), &json!(code)),
             "{what}"
         );
         fits("a refusal", &evidence);
-        fs::remove_file(lab.path("evidence.json")).expect("evidence");
+        fs::remove_file(env.path("evidence.json")).expect("evidence");
         if strace {
             // Behind the shell-less chain of wrappers, quell's own is the last.
-            let trace = fs::read_to_string(lab.path("trace")).expect("a trace");
+            let trace = fs::read_to_string(env.path("trace")).expect("a trace");
             let lines: Vec<&str> =
                 trace.lines().skip_while(|line| !line.contains("/quell\", [")).skip(1).collect();
             assert!(lines.iter().all(|line| line.contains("+++ exited")), "{what}\n{trace}");
         }
-        let last = audit(&lab).pop().expect("a line");
+        let last = audit(&env).pop().expect("a line");
         assert_eq!((&last["kind"], &last["verb"]), (&json!("decision"), &json!("test")), "{last:#}");
         assert_eq!(last["decision"]["code"], code, "{last:#}");
     }
-    assert!(audit(&lab).iter().all(|line| line["kind"] == "decision"), "nothing was done");
+    assert!(audit(&env).iter().all(|line| line["kind"] == "decision"), "nothing was done");
     let good = ["./pytest", "tests/test_a.py"];
-    let done = lab.quell("test").args(["--json", "--scope", "tests"]).command(good).finish();
+    let done = env.quell("test").args(["--json", "--scope", "tests"]).command(good).finish();
     assert_eq!(done.code(), Some(0), "{}", done.stdout);
-    assert!(lab.path("ran").exists(), "what is allowed runs");
+    assert!(env.path("ran").exists(), "what is allowed runs");
 }
 
 #[test]
 fn more_words_for_pytest_in_a_variable_are_checked_too() {
-    let lab = lab();
-    marker(&lab);
+    let env = test_env();
+    marker(&env);
     let call = |words: &str| {
-        lab.quell("test")
+        env.quell("test")
             .args(["--json"])
             .env("PYTEST_ADDOPTS", words)
             .command(["./pytest", "tests"])
@@ -137,24 +137,24 @@ fn more_words_for_pytest_in_a_variable_are_checked_too() {
     for words in ["--", "-q --", "--debug", "--cov", "--cache-show", "-k", "-q -qk", "-n", "--maxfail"] {
         assert_eq!(call(words).envelope()["error"]["code"], "PATH_OPTION", "{words}");
     }
-    assert!(!lab.path("ran").exists());
+    assert!(!env.path("ran").exists());
     assert_eq!(call("-q --color=yes").code(), Some(0));
-    assert_eq!(audit(&lab).last().expect("a line")["target"], "PYTEST_ADDOPTS=-q --color=yes ./pytest tests");
+    assert_eq!(audit(&env).last().expect("a line")["target"], "PYTEST_ADDOPTS=-q --color=yes ./pytest tests");
 }
 
 #[test]
 fn the_policy_says_where_by_what_and_whether_approved() {
-    let lab = lab();
-    marker(&lab);
+    let env = test_env();
+    marker(&env);
     let policy = "[guard.test]\nscope = [\"tests\"]\ncommands = [\"pytest\"]\napproval = true\napproval_variable = \"OK\"\n";
     // The user's own: a project does not say what approves.
-    let own = lab.write("own.toml", policy);
+    let own = env.write("own.toml", policy);
     let call = |options: &[&str], variable: Option<&str>, words: &[&str]| {
-        let quell = lab.quell("test").args(["--json"]).args(options).command(words);
+        let quell = env.quell("test").args(["--json"]).args(options).command(words);
         let quell = quell.env("QUELL_CONFIG", &own);
         let quell = if let Some(value) = variable { quell.env("OK", value) } else { quell };
         let done = quell.finish();
-        let ran = fs::remove_file(lab.path("ran")).is_ok();
+        let ran = fs::remove_file(env.path("ran")).is_ok();
         assert_eq!(ran, done.code() == Some(0), "{}", done.stdout);
         done.envelope()["error"]["code"].as_str().unwrap_or("ran").to_owned()
     };
@@ -172,32 +172,32 @@ fn the_policy_says_where_by_what_and_whether_approved() {
     assert_eq!(call(approved, None, &["./pytest", "src"]), "PATH_OUTSIDE_SCOPE");
     assert_eq!(call(approved, None, &["./pytest"]), "TARGET_REQUIRED");
     assert_eq!(call(&["--approve", "--scope", "src"], None, &["./pytest", "src"]), "PATH_OUTSIDE_SCOPE");
-    fs::create_dir(lab.path("tests/unit")).expect("mkdir");
+    fs::create_dir(env.path("tests/unit")).expect("mkdir");
     assert_eq!(call(&["--approve", "--scope", "tests/unit"], None, good), "PATH_OUTSIDE_SCOPE");
     assert_eq!(call(&["--approve", "--scope", "tests/unit"], None, &["./pytest", "tests/unit"]), "ran");
-    lab.write("quell.toml", "[guard]\ndeny = [\"test\"]\n");
+    env.write("quell.toml", "[guard]\ndeny = [\"test\"]\n");
     assert_eq!(call(approved, None, good), "VERB_DENIED");
 }
 
 #[test]
 fn a_scope_of_the_policy_that_became_a_link_allows_nothing() {
-    let lab = TestEnv::as_me();
-    marker(&lab);
-    symlink("/etc", lab.path("tests")).expect("a link");
-    lab.write("quell.toml", "[guard.test]\nscope = [\"tests\"]\n");
-    let done = lab.quell("test").args(["--json"]).command(["./pytest", "tests/passwd"]).finish();
+    let env = TestEnv::as_me();
+    marker(&env);
+    symlink("/etc", env.path("tests")).expect("a link");
+    env.write("quell.toml", "[guard.test]\nscope = [\"tests\"]\n");
+    let done = env.quell("test").args(["--json"]).command(["./pytest", "tests/passwd"]).finish();
     assert_eq!((done.code(), &done.envelope()["error"]["code"]), (Some(4), &json!("PATH_SYMLINK_ESCAPE")));
-    assert!(!lab.path("ran").exists());
+    assert!(!env.path("ran").exists());
 }
 
 /// A test, and elsewhere a directory with a test and a conftest which leave a file if they are run.
-fn outside(lab: &TestEnv, elsewhere: &TestEnv) -> PathBuf {
+fn outside(env: &TestEnv, elsewhere: &TestEnv) -> PathBuf {
     let out = elsewhere.path("out");
     fs::create_dir(&out).expect("mkdir");
-    let leave = format!("open({:?}, 'w')\n", lab.path("ran"));
+    let leave = format!("open({:?}, 'w')\n", env.path("ran"));
     elsewhere.write("out/test_out.py", &format!("def test_out():\n    {leave}"));
     elsewhere.write("out/conftest.py", &leave);
-    lab.write("tests/test_a.py", "def test_a():\n    pass\n");
+    env.write("tests/test_a.py", "def test_a():\n    pass\n");
     out
 }
 
@@ -206,9 +206,9 @@ fn a_real_pytest_runs_no_test_from_outside() {
     if !has_program("pytest-3") {
         return skip("a_real_pytest_runs_no_test_from_outside", "no pytest here");
     }
-    let (lab, elsewhere) = (lab(), TestEnv::as_me());
-    let out = outside(&lab, &elsewhere);
-    let tests = lab.path("tests");
+    let (env, elsewhere) = (test_env(), TestEnv::as_me());
+    let out = outside(&env, &elsewhere);
+    let tests = env.path("tests");
     fs::create_dir(tests.join("link[x")).expect("mkdir");
     fs::create_dir(tests.join("sub")).expect("mkdir");
     symlink(&out, tests.join("link")).expect("a link");
@@ -232,61 +232,61 @@ fn a_real_pytest_runs_no_test_from_outside() {
         (vec!["tests/link[x"], None, "PATH_SYMLINK_ESCAPE"),
         (vec!["tests/sub"], None, "PATH_SYMLINK_ESCAPE"),
     ] {
-        let quell = lab.quell("test").args(["--json", "--scope", "tests"]);
+        let quell = env.quell("test").args(["--json", "--scope", "tests"]);
         let quell =
             quell.env("PYTHONDONTWRITEBYTECODE", "1").env("PYTEST_ADDOPTS", added.unwrap_or_default());
         let words =
             ["pytest-3", "-p", "no:cacheprovider"].into_iter().chain(words).chain(["tests/test_a.py"]);
         let done = quell.command(words).finish();
         let what = done.stdout.clone();
-        assert!(!lab.path("ran").exists(), "it ran: {what}");
+        assert!(!env.path("ran").exists(), "it ran: {what}");
         assert_eq!(fs::read(&outside).expect("the test"), before, "it was written: {what}");
         assert_eq!((done.code(), &done.envelope()["error"]["code"]), (Some(4), &json!(code)), "{what}");
     }
-    let quell = lab.quell("test").args(["--json", "--scope", "tests"]);
+    let quell = env.quell("test").args(["--json", "--scope", "tests"]);
     let done = quell.command(["pytest-3", "-p", "no:cacheprovider", "tests/test_a.py"]).finish();
     assert_eq!(done.code(), Some(0), "{}", done.stdout);
 }
 
 #[test]
 fn who_may_run_pytest_may_not_run_any_python() {
-    let lab = lab();
-    lab.write("tests/test_a.py", "");
-    lab.write("-m", "open('ran', 'w')\n");
-    lab.write("own.toml", "[guard.test]\ncommands = [\"pytest\"]\n");
+    let env = test_env();
+    env.write("tests/test_a.py", "");
+    env.write("-m", "open('ran', 'w')\n");
+    env.write("own.toml", "[guard.test]\ncommands = [\"pytest\"]\n");
     for words in [
         &["python3", "-Ic", "-1;open('ran', 'w')", "-m", "pytest", "tests/test_a.py"][..],
         &["python3", "--", "-m", "pytest", "tests"],
     ] {
-        let quell = lab.quell("test").args(["--json"]).env("QUELL_CONFIG", lab.path("own.toml"));
+        let quell = env.quell("test").args(["--json"]).env("QUELL_CONFIG", env.path("own.toml"));
         let done = quell.command(words).finish();
-        assert!(!lab.path("ran").exists(), "{words:?}");
+        assert!(!env.path("ran").exists(), "{words:?}");
         assert_eq!(done.envelope()["error"]["code"], "COMMAND_NOT_ALLOWED", "{words:?} {}", done.stdout);
     }
 }
 
 #[test]
 fn evidence_is_not_written_over_what_quell_goes_by() {
-    let lab = lab();
-    let text = "[guard]\nmost = \"read\"\n";
-    fs::create_dir_all(lab.path("conf/quell")).expect("mkdir");
-    let policy = lab.write("conf/quell/config.toml", text);
+    let env = test_env();
+    let text = "[guard]\nmax_effect = \"read\"\n";
+    fs::create_dir_all(env.path("conf/quell")).expect("mkdir");
+    let policy = env.write("conf/quell/config.toml", text);
     let call = |evidence: &str| {
-        let quell = lab.quell("test").args(["--json", "--evidence", evidence]);
-        quell.env("XDG_CONFIG_HOME", lab.path("conf")).command(["true"]).finish()
+        let quell = env.quell("test").args(["--json", "--evidence", evidence]);
+        quell.env("XDG_CONFIG_HOME", env.path("conf")).command(["true"]).finish()
     };
     // Where the verb itself is refused nothing is written at all.
     for evidence in ["conf/quell/config.toml", "fine.json"] {
         let done = call(evidence);
         assert_eq!((done.code(), &done.envelope()["error"]["code"]), (Some(4), &json!("EFFECT_DENIED")));
-        assert!(!lab.path("fine.json").exists());
+        assert!(!env.path("fine.json").exists());
         assert_eq!(fs::read_to_string(&policy).expect("the policy"), text);
     }
     fs::write(&policy, "").expect("the policy");
-    lab.write("quell.toml", "");
-    symlink(lab.path("conf"), lab.path("way")).expect("a link");
-    symlink("/etc", lab.path("etc")).expect("a link");
-    let home = lab.home().strip_prefix(lab.dir()).map(|home| home.join("index.db").display().to_string());
+    env.write("quell.toml", "");
+    symlink(env.path("conf"), env.path("way")).expect("a link");
+    symlink("/etc", env.path("etc")).expect("a link");
+    let home = env.home().strip_prefix(env.dir()).map(|home| home.join("index.db").display().to_string());
     let home = home.unwrap_or_else(|_| "quell.toml".into());
     for (evidence, code) in [
         ("conf/quell/config.toml", "PATH_PROTECTED"),
@@ -312,9 +312,9 @@ fn evidence_is_not_written_over_what_quell_goes_by() {
 
 #[test]
 fn a_scope_above_the_working_directory_is_called_that_and_no_link() {
-    let lab = lab();
-    let own = lab.write("own.toml", "[guard.test]\nscope = [\"../\"]\n");
-    let done = lab.quell("test").args(["--json"]).env("QUELL_CONFIG", own).command(["pytest"]).finish();
+    let env = test_env();
+    let own = env.write("own.toml", "[guard.test]\nscope = [\"../\"]\n");
+    let done = env.quell("test").args(["--json"]).env("QUELL_CONFIG", own).command(["pytest"]).finish();
     let error = done.envelope()["error"].clone();
     assert_eq!(error["code"], "PATH_TRAVERSAL", "{error}");
     assert!(!error["message"].as_str().unwrap_or_default().contains("link"), "{error}");
@@ -322,56 +322,56 @@ fn a_scope_above_the_working_directory_is_called_that_and_no_link() {
 
 #[test]
 fn evidence_takes_the_place_of_nothing_but_earlier_evidence() {
-    let lab = lab();
+    let env = test_env();
     let code = "def test_a():\n    pass\n";
     for file in ["src/test_e.py", "tests/conftest.py", "package.json"] {
-        lab.write(file, code);
+        env.write(file, code);
         for target in ["src", "tests"] {
-            let quell = lab.quell("test").args(["--json", "--scope", "tests", "--evidence", file]);
+            let quell = env.quell("test").args(["--json", "--scope", "tests", "--evidence", file]);
             let done = quell.command(["pytest", target]).finish();
             let refused = (Some(4), &json!("PATH_PROTECTED"));
             assert_eq!((done.code(), &done.envelope()["error"]["code"]), refused, "{file}: {}", done.stdout);
-            assert_eq!(fs::read_to_string(lab.path(file)).expect("a file"), code, "{file}");
+            assert_eq!(fs::read_to_string(env.path(file)).expect("a file"), code, "{file}");
         }
     }
     // A name that is free, or that was made for it, and then twice the same.
-    lab.write("made.json", "");
+    env.write("made.json", "");
     for file in ["free.json", "made.json"] {
         for (words, status) in [(["true"], "pass"), (["false"], "fail"), (["true"], "pass")] {
-            lab.quell("test").args(["--json", "--evidence", file]).command(words).finish();
-            assert_eq!(receipt(&lab.path(file)).expect("evidence")["status"], status, "{file}");
+            env.quell("test").args(["--json", "--evidence", file]).command(words).finish();
+            assert_eq!(receipt(&env.path(file)).expect("evidence")["status"], status, "{file}");
         }
     }
 }
 
 #[test]
 fn a_project_that_nobody_trusts_does_not_widen_the_scope() {
-    let lab = lab();
-    marker(&lab);
-    symlink("/etc", lab.path("etc")).expect("a link");
-    lab.write("tests/test_a.py", "");
+    let env = test_env();
+    marker(&env);
+    symlink("/etc", env.path("etc")).expect("a link");
+    env.write("tests/test_a.py", "");
     for scope in ["[\"/\"]", "[\"tests\", \"/\"]"] {
-        lab.write("quell.toml", &format!("[guard.test]\nscope = {scope}\n"));
-        let call = |target: &str| lab.quell("test").args(["--json"]).command(["./pytest", target]).finish();
+        env.write("quell.toml", &format!("[guard.test]\nscope = {scope}\n"));
+        let call = |target: &str| env.quell("test").args(["--json"]).command(["./pytest", target]).finish();
         let done = call("etc/passwd");
         assert_eq!(done.code(), Some(4), "{}", done.stdout);
-        assert!(!lab.path("ran").exists());
+        assert!(!env.path("ran").exists());
         assert!(done.stderr.contains("guard.test.scope is ignored"), "{}", done.stderr);
     }
-    let own = lab.write("own.toml", &format!("[trust]\nprojects = [{:?}]\n", lab.dir()));
-    let quell = lab.quell("test").args(["--json"]).env("QUELL_CONFIG", own);
+    let own = env.write("own.toml", &format!("[trust]\nprojects = [{:?}]\n", env.dir()));
+    let quell = env.quell("test").args(["--json"]).env("QUELL_CONFIG", own);
     assert_eq!(quell.command(["./pytest", "etc/passwd"]).finish().code(), Some(0), "a trusted project does");
 }
 
 #[test]
 fn a_wrapper_without_a_scope_hides_no_target() {
-    let lab = lab();
-    marker(&lab);
+    let env = test_env();
+    marker(&env);
     for words in [&["env", "./pytest", "/tmp"][..], &["timeout", "5", "./pytest", "../x"]] {
-        let done = lab.quell("test").args(["--json"]).command(words).finish();
+        let done = env.quell("test").args(["--json"]).command(words).finish();
         assert_eq!(done.code(), Some(4), "{words:?} {}", done.stdout);
-        assert!(!lab.path("ran").exists(), "{words:?}");
+        assert!(!env.path("ran").exists(), "{words:?}");
     }
-    let done = lab.quell("test").args(["--json"]).command(["timeout", "5", "./pytest", "tests"]).finish();
+    let done = env.quell("test").args(["--json"]).command(["timeout", "5", "./pytest", "tests"]).finish();
     assert_eq!(done.code(), Some(0), "{}", done.stdout);
 }

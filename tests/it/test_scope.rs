@@ -12,7 +12,7 @@ use quell_tests::{
 use serde_json::{Value, json};
 
 use crate::guard::decisions::verb;
-use crate::test_verb::{RUNNER, data, fits, lab};
+use crate::test_verb::{RUNNER, data, fits, test_env};
 
 /// The code of the refusal, or the status.
 fn outcome(done: &Finished) -> String {
@@ -27,34 +27,34 @@ fn reason(done: &Finished) -> String {
     said.iter().find_map(|said| said.as_str()).unwrap_or_default().to_owned()
 }
 
-fn scoped<'l>(lab: &'l TestEnv, words: &[&str]) -> Quell<'l> {
-    let quell = lab.quell("test").args(["--json", "--scope", "tests"]).env("PYTHONDONTWRITEBYTECODE", "1");
+fn scoped<'l>(env: &'l TestEnv, words: &[&str]) -> Quell<'l> {
+    let quell = env.quell("test").args(["--json", "--scope", "tests"]).env("PYTHONDONTWRITEBYTECODE", "1");
     quell.command(words)
 }
 
-/// A lab with a test, and with a module that leaves a file when it is loaded.
+/// An environment with a test, and with a module that leaves a file when it is loaded.
 fn with_module() -> TestEnv {
-    let lab = lab();
-    lab.write("tests/test_a.py", "def test_a():\n    pass\n");
-    lab.write("src/test_src.py", &format!("open({:?}, 'w')\ndef test_src():\n    pass\n", lab.path("ran")));
-    lab.write("src/evil.py", &format!("open({:?}, 'w')\n", lab.path("ran")));
-    lab
+    let env = test_env();
+    env.write("tests/test_a.py", "def test_a():\n    pass\n");
+    env.write("src/test_src.py", &format!("open({:?}, 'w')\ndef test_src():\n    pass\n", env.path("ran")));
+    env.write("src/evil.py", &format!("open({:?}, 'w')\n", env.path("ran")));
+    env
 }
 
 /// Programs under the names of runners, which leave a file when they are run.
 fn with_runners() -> TestEnv {
-    let lab = lab();
+    let env = test_env();
     for name in ["pytest", "python3", "cargo", "go", "jest", "vitest", "env", "npx", "uv", "make", "sh"] {
-        lab.script(name, RUNNER);
+        env.script(name, RUNNER);
     }
-    lab.write("tests/test_a.py", "");
-    lab.write("tests/Cargo.toml", "");
-    lab
+    env.write("tests/test_a.py", "");
+    env.write("tests/Cargo.toml", "");
+    env
 }
 
 #[test]
 fn a_scope_lets_no_word_load_code_or_run_something_else() {
-    let lab = with_runners();
+    let env = with_runners();
     for (line, code) in [
         ("./pytest -p evil tests", "OPTION_NOT_ALLOWED"),
         ("./pytest -c tests/x.ini tests", "OPTION_NOT_ALLOWED"),
@@ -88,9 +88,9 @@ fn a_scope_lets_no_word_load_code_or_run_something_else() {
         ("./npx jest tests -t name --runInBand --ci", "pass"),
         ("./npx vitest run tests", "pass"),
     ] {
-        let done = scoped(&lab, &line.split(' ').collect::<Vec<_>>()).finish();
+        let done = scoped(&env, &line.split(' ').collect::<Vec<_>>()).finish();
         assert_eq!(outcome(&done), code, "{line}: {}", done.stdout);
-        let ran = fs::remove_file(lab.path("ran")).is_ok();
+        let ran = fs::remove_file(env.path("ran")).is_ok();
         assert_eq!(ran, code == "pass", "{line}");
         if code.ends_with("NOT_ALLOWED") {
             let hint = done.envelope()["error"]["hint"].as_str().unwrap_or_default().to_owned();
@@ -99,20 +99,20 @@ fn a_scope_lets_no_word_load_code_or_run_something_else() {
         }
         // Without a scope all of it is allowed.
         if code == "OPTION_NOT_ALLOWED" && !line.contains("-c tests") && !line.contains("--config x") {
-            let done = lab.quell("test").args(["--json"]).command(line.split(' ')).finish();
+            let done = env.quell("test").args(["--json"]).command(line.split(' ')).finish();
             assert_ne!(outcome(&done), code, "{line}");
-            let _ = fs::remove_file(lab.path("ran"));
+            let _ = fs::remove_file(env.path("ran"));
         }
     }
 }
 
 #[test]
 fn a_policy_of_the_user_allows_options_and_variables_and_one_of_a_project_does_not() {
-    let lab = with_runners();
+    let env = with_runners();
     let policy = "[guard.test]\nscope = [\"tests\"]\nallow = [\"--alluredir\", \"MY*\", \"PYTHONPATH\"]\n";
-    let own = lab.write("own.toml", policy);
+    let own = env.write("own.toml", policy);
     let call = |own: Option<&std::path::Path>, words: &[&str]| {
-        let quell = lab.quell("test").args(["--json"]).command(words);
+        let quell = env.quell("test").args(["--json"]).command(words);
         let quell = if let Some(own) = own { quell.env("QUELL_CONFIG", own) } else { quell };
         outcome(&quell.finish())
     };
@@ -120,7 +120,7 @@ fn a_policy_of_the_user_allows_options_and_variables_and_one_of_a_project_does_n
     assert_eq!(call(Some(&own), &["./pytest", "--alluredir=/out", "tests"]), "PATH_ABSOLUTE");
     assert_eq!(call(Some(&own), &["./env", "PYTHONPATH=src", "./pytest", "tests"]), "pass");
     assert_eq!(call(Some(&own), &["./pytest", "-p", "evil", "tests"]), "OPTION_NOT_ALLOWED");
-    lab.write("quell.toml", policy);
+    env.write("quell.toml", policy);
     assert_eq!(call(None, &["./pytest", "--alluredir=out", "tests"]), "OPTION_NOT_ALLOWED");
 }
 
@@ -130,23 +130,23 @@ fn variables_that_load_code_do_not_reach_tests_that_have_a_scope() {
     if !has_program("pytest-3") {
         return skip(test, "no pytest here");
     }
-    let lab = with_module();
+    let env = with_module();
     let words = ["pytest-3", "-p", "no:cacheprovider", "tests"];
     let call = |quell: Quell<'_>| {
-        let quell = quell.env("PYTHONPATH", lab.path("src")).env("PYTEST_PLUGINS", "evil");
-        quell.env("COVERAGE_FILE", lab.home().join("audit.jsonl")).finish()
+        let quell = quell.env("PYTHONPATH", env.path("src")).env("PYTEST_PLUGINS", "evil");
+        quell.env("COVERAGE_FILE", env.home().join("audit.jsonl")).finish()
     };
-    let done = call(scoped(&lab, &words));
+    let done = call(scoped(&env, &words));
     let answer = data(&done);
     assert_eq!((done.code(), &answer["counts"]["passed"]), (Some(0), &json!(1)), "{answer:#}");
-    assert!(!lab.path("ran").exists(), "{answer:#}");
+    assert!(!env.path("ran").exists(), "{answer:#}");
     let said = answer["problems"].to_string();
     for name in ["PYTHONPATH", "PYTEST_PLUGINS", "COVERAGE_FILE"] {
         assert!(said.contains(name), "{name}: {said}");
     }
-    let done = call(lab.quell("test").args(["--json"]).env("PYTHONDONTWRITEBYTECODE", "1").command(words));
+    let done = call(env.quell("test").args(["--json"]).env("PYTHONDONTWRITEBYTECODE", "1").command(words));
     assert_eq!(done.code(), Some(0), "{}", done.stdout);
-    assert!(lab.path("ran").exists(), "without a scope they are the caller's own business");
+    assert!(env.path("ran").exists(), "without a scope they are the caller's own business");
 }
 
 #[test]
@@ -167,36 +167,36 @@ fn words_that_pytests_own_files_add_are_held_against_the_scope() {
             "pass",
         ),
     ] {
-        let lab = with_module();
-        lab.write(file, text);
+        let env = with_module();
+        env.write(file, text);
         let words = ["pytest-3", "-p", "no:cacheprovider", "tests/test_a.py"];
-        let done = scoped(&lab, &words).finish();
+        let done = scoped(&env, &words).finish();
         assert_eq!(outcome(&done), expected, "{file}: {text}: {}", done.stdout);
-        assert!(!lab.path("ran").exists(), "{file}: {text}");
+        assert!(!env.path("ran").exists(), "{file}: {text}");
         if expected != "pass" {
             assert!(reason(&done).contains(file), "{}", reason(&done));
         }
-        let done = scoped(&lab, &[&words[..], &["-o", "addopts="]].concat()).finish();
+        let done = scoped(&env, &[&words[..], &["-o", "addopts="]].concat()).finish();
         assert_eq!(outcome(&done), "pass", "{file}: {text}: {}", done.stdout);
     }
     // Where no target is named, another setting chooses them.
-    let lab = with_module();
-    lab.write("pytest.ini", "[pytest]\ntestpaths = ../out\n");
-    let done = lab.quell("test").args(["--json", "--scope", "."]).command(["pytest-3"]).finish();
+    let env = with_module();
+    env.write("pytest.ini", "[pytest]\ntestpaths = ../out\n");
+    let done = env.quell("test").args(["--json", "--scope", "."]).command(["pytest-3"]).finish();
     assert_eq!(outcome(&done), "PATH_TRAVERSAL", "{}", done.stdout);
 }
 
 #[test]
 fn the_program_is_found_once_and_executed_by_its_path() {
-    let lab = with_runners();
-    fs::create_dir_all(lab.path("bin")).expect("mkdir");
-    let found = lab.script("bin/pytest", RUNNER);
+    let env = with_runners();
+    fs::create_dir_all(env.path("bin")).expect("mkdir");
+    let found = env.script("bin/pytest", RUNNER);
     let other = TestEnv::as_me();
     let foreign = other.script("pytest", RUNNER).display().to_string();
-    let path = format!("{}:/usr/bin:/bin", lab.path("bin").display());
+    let path = format!("{}:/usr/bin:/bin", env.path("bin").display());
     let call = |words: &[&str], policy: &str| {
-        let own = lab.write("own.toml", policy);
-        scoped(&lab, words).env("PATH", &path).env("QUELL_CONFIG", own).finish()
+        let own = env.write("own.toml", policy);
+        scoped(&env, words).env("PATH", &path).env("QUELL_CONFIG", own).finish()
     };
     let done = call(&["pytest", "tests"], "");
     assert_eq!(data(&done)["command"][0], found.display().to_string(), "{}", done.stdout);
@@ -211,27 +211,27 @@ fn the_program_is_found_once_and_executed_by_its_path() {
         (&[&foreign, "tests"], pinned(&foreign), "pass"),
         (&["pytest", "tests"], pinned(&foreign), "COMMAND_NOT_ALLOWED"),
     ] {
-        let _ = fs::remove_file(lab.path("ran"));
+        let _ = fs::remove_file(env.path("ran"));
         let done = call(words, &policy);
         assert_eq!(outcome(&done), expected, "{words:?} {policy}: {}", done.stdout);
-        assert_eq!(lab.path("ran").exists(), expected == "pass", "{words:?} {policy}");
+        assert_eq!(env.path("ran").exists(), expected == "pass", "{words:?} {policy}");
     }
 }
 
 /// Those that are meant are resolved first: no link in the middle of a path or at its end leads out.
 #[test]
 fn a_program_or_a_source_behind_a_link_that_leads_out_is_refused() {
-    let lab = with_runners();
+    let env = with_runners();
     let other = TestEnv::as_me();
     let foreign = other.script("pytest", RUNNER);
     other.write("x_test.go", "");
-    fs::create_dir_all(lab.path("bin")).expect("mkdir");
-    fs::create_dir_all(lab.path("tests/go")).expect("mkdir");
-    symlink(other.dir(), lab.path("way")).expect("a link");
-    symlink(other.dir(), lab.path("tests/way")).expect("a link");
-    symlink(&foreign, lab.path("bin/pytest")).expect("a link");
-    symlink(lab.path("pytest"), lab.path("bin/py.test")).expect("a link");
-    symlink(other.dir().join("x_test.go"), lab.path("tests/go/x_test.go")).expect("a link");
+    fs::create_dir_all(env.path("bin")).expect("mkdir");
+    fs::create_dir_all(env.path("tests/go")).expect("mkdir");
+    symlink(other.dir(), env.path("way")).expect("a link");
+    symlink(other.dir(), env.path("tests/way")).expect("a link");
+    symlink(&foreign, env.path("bin/pytest")).expect("a link");
+    symlink(env.path("pytest"), env.path("bin/py.test")).expect("a link");
+    symlink(other.dir().join("x_test.go"), env.path("tests/go/x_test.go")).expect("a link");
     for (line, code) in [
         ("./way/pytest tests/test_a.py", "COMMAND_NOT_ALLOWED"),
         ("tests/way/pytest tests/test_a.py", "COMMAND_NOT_ALLOWED"),
@@ -241,29 +241,29 @@ fn a_program_or_a_source_behind_a_link_that_leads_out_is_refused() {
         ("./go test ./tests/go", "PATH_SYMLINK_ESCAPE"),
         ("bin/py.test tests/test_a.py", "pass"),
     ] {
-        let done = scoped(&lab, &line.split(' ').collect::<Vec<_>>()).finish();
+        let done = scoped(&env, &line.split(' ').collect::<Vec<_>>()).finish();
         assert_eq!(outcome(&done), code, "{line}: {}", done.stdout);
-        assert_eq!(fs::remove_file(lab.path("ran")).is_ok(), code == "pass", "{line}");
+        assert_eq!(fs::remove_file(env.path("ran")).is_ok(), code == "pass", "{line}");
         assert!(!other.path("ran").exists(), "{line}");
     }
     // Sources of a package of cargo's, too.
-    symlink(other.dir(), lab.path("tests/src")).expect("a link");
-    let done = scoped(&lab, &["./cargo", "test", "--manifest-path", "tests/Cargo.toml"]).finish();
+    symlink(other.dir(), env.path("tests/src")).expect("a link");
+    let done = scoped(&env, &["./cargo", "test", "--manifest-path", "tests/Cargo.toml"]).finish();
     assert_eq!(outcome(&done), "PATH_SYMLINK_ESCAPE", "{}", done.stdout);
 }
 
 /// What is written of a refusal, or by a runner, has words of the caller's in it.
 #[test]
 fn no_file_that_a_test_run_writes_is_run_by_another_one() {
-    let lab = lab();
-    lab.write("tests/test_a.py", "");
-    let word = format!("--x=$(touch {})", lab.path("ran").display());
+    let env = test_env();
+    env.write("tests/test_a.py", "");
+    let word = format!("--x=$(touch {})", env.path("ran").display());
     for file in ["tests/run.sh", "tests/run", "tests/package.json", "tests/run.json"] {
-        let quell = lab.quell("test").args(["--json", "--scope", "tests", "--evidence", file]);
+        let quell = env.quell("test").args(["--json", "--scope", "tests", "--evidence", file]);
         quell.command(["pytest", &word, "tests"]).finish();
-        assert_eq!(lab.path(file).exists(), file == "tests/run.json", "{file}");
-        let done = scoped(&lab, &["sh", file]).finish();
-        assert!(!lab.path("ran").exists(), "{file}: {}", done.stdout);
+        assert_eq!(env.path(file).exists(), file == "tests/run.json", "{file}");
+        let done = scoped(&env, &["sh", file]).finish();
+        assert!(!env.path("ran").exists(), "{file}: {}", done.stdout);
     }
 }
 
@@ -294,29 +294,29 @@ fn nothing_in_the_working_directory_takes_the_place_of_a_part_of_python_or_adds_
         ("test/__init__.py", None, pytest, "pass"),
         ("setup.py", None, pytest, "pass"),
     ] {
-        let lab = with_module();
-        let evil = format!("open({:?}, 'w')\n", lab.path("ran"));
-        lab.write("evil.py", &evil);
-        let path = lab.path(file);
+        let env = with_module();
+        let evil = format!("open({:?}, 'w')\n", env.path("ran"));
+        env.write("evil.py", &evil);
+        let path = env.path(file);
         fs::create_dir_all(path.parent().expect("a directory")).expect("mkdir");
         fs::write(&path, text.unwrap_or(&evil)).expect("a file");
-        let done = scoped(&lab, words).finish();
+        let done = scoped(&env, words).finish();
         assert_eq!(outcome(&done), expected, "{file} {words:?}: {}", done.stdout);
-        assert!(!lab.path("ran").exists(), "{file} {words:?}");
+        assert!(!env.path("ran").exists(), "{file} {words:?}");
     }
     // In the scope it is the tests' own.
-    let lab = with_module();
-    lab.write("tests/argparse.py", "from getopt import *\n");
-    assert_eq!(outcome(&scoped(&lab, pytest).finish()), "pass");
+    let env = with_module();
+    env.write("tests/argparse.py", "from getopt import *\n");
+    assert_eq!(outcome(&scoped(&env, pytest).finish()), "pass");
 }
 
 #[test]
 fn files_outside_the_scope_do_not_choose_the_programs_of_cargo() {
-    let lab = with_runners();
-    fs::create_dir_all(lab.path("any/.cargo")).expect("mkdir");
-    fs::create_dir_all(lab.path("any/.config")).expect("mkdir");
-    fs::create_dir_all(lab.path("any/tests/.cargo")).expect("mkdir");
-    lab.write("any/tests/Cargo.toml", "");
+    let env = with_runners();
+    fs::create_dir_all(env.path("any/.cargo")).expect("mkdir");
+    fs::create_dir_all(env.path("any/.config")).expect("mkdir");
+    fs::create_dir_all(env.path("any/tests/.cargo")).expect("mkdir");
+    env.write("any/tests/Cargo.toml", "");
     let (test, nextest) = (&["test"][..], &["nextest", "run"][..]);
     let config = "any/.cargo/config.toml";
     for (file, text, verb, expected) in [
@@ -349,22 +349,22 @@ fn files_outside_the_scope_do_not_choose_the_programs_of_cargo() {
         ("any/.config/nextest.toml", "[profile.ci]\nretries = 2\n", nextest, "pass"),
         ("any/tests/.cargo/config.toml", "[build]\nrustc-wrapper = '/x'\n", test, "pass"),
     ] {
-        let path = lab.write(file, text);
+        let path = env.write(file, text);
         let words = [&["../cargo"][..], verb, &["--manifest-path", "tests/Cargo.toml"]].concat();
-        let (scope, cargo) = (lab.path("any/tests"), lab.path("any/../cargo"));
+        let (scope, cargo) = (env.path("any/tests"), env.path("any/../cargo"));
         let call = |keys: &str| {
             let rules =
                 format!("[guard.test]\nscope = [{scope:?}]\ncommands = [{cargo:?}]\nallow = [{keys}]\n");
-            let quell = lab.quell("test").args(["--json"]).wrapped(["env", "-C", "any"]).command(&words);
-            quell.env("QUELL_CONFIG", lab.write("own.toml", &rules)).finish()
+            let quell = env.quell("test").args(["--json"]).wrapped(["env", "-C", "any"]).command(&words);
+            quell.env("QUELL_CONFIG", env.write("own.toml", &rules)).finish()
         };
         let done = call("");
         assert_eq!(outcome(&done), expected, "{file} {text}: {}", done.stdout);
-        assert_eq!(fs::remove_file(lab.path("ran")).is_ok(), expected == "pass", "{file} {text}");
+        assert_eq!(fs::remove_file(env.path("ran")).is_ok(), expected == "pass", "{file} {text}");
         if text.contains("rustc-wrapper") {
             assert_eq!(outcome(&call("\"build.rustc-wrapper\"")), "pass", "{file} {text}");
         }
-        let _ = fs::remove_file(lab.path("ran"));
+        let _ = fs::remove_file(env.path("ran"));
         fs::remove_file(path).expect("the file");
     }
 }
@@ -372,11 +372,11 @@ fn files_outside_the_scope_do_not_choose_the_programs_of_cargo() {
 /// A listed program may be told anything, so such a list is only as strong as the file that it is in.
 #[test]
 fn commands_of_a_project_narrow_the_users_scope_and_never_lift_it() {
-    let lab = with_runners();
+    let env = with_runners();
     let other = TestEnv::as_me();
     let foreign = other.script("pytest", RUNNER).display().to_string();
-    let scope = format!("[guard.test]\nscope = [{:?}]\n", lab.path("tests"));
-    let trusting = format!("[trust]\nprojects = [{:?}]\n{scope}", lab.dir());
+    let scope = format!("[guard.test]\nscope = [{:?}]\n", env.path("tests"));
+    let trusting = format!("[trust]\nprojects = [{:?}]\n{scope}", env.dir());
     let list = |names: &str| format!("[guard.test]\ncommands = [{names}]\n");
     let shell = &["./sh", "-c", "id", "tests"][..];
     for (user, project, words, expected) in [
@@ -390,31 +390,31 @@ fn commands_of_a_project_narrow_the_users_scope_and_never_lift_it() {
         (format!("{scope}commands = [\"sh\"]\n"), String::new(), shell, "pass"),
         (list("\"sh\""), "[guard.test]\nscope = [\"tests\"]\n".into(), shell, "pass"),
     ] {
-        let own = lab.write("own.toml", &user);
-        lab.write("quell.toml", &project);
-        let quell = lab.quell("test").args(["--json"]).command(words).env("QUELL_CONFIG", own);
+        let own = env.write("own.toml", &user);
+        env.write("quell.toml", &project);
+        let quell = env.quell("test").args(["--json"]).command(words).env("QUELL_CONFIG", own);
         let done = quell.finish();
         assert_eq!(outcome(&done), expected, "{user}{project}{words:?}: {}", done.stdout);
-        assert_eq!(fs::remove_file(lab.path("ran")).is_ok(), expected == "pass", "{user}{project}{words:?}");
+        assert_eq!(fs::remove_file(env.path("ran")).is_ok(), expected == "pass", "{user}{project}{words:?}");
     }
     // A scope of the caller's is stronger than a project, also than a trusted one.
-    lab.write("quell.toml", &list("\"sh\""));
+    env.write("quell.toml", &list("\"sh\""));
     for (user, expected) in [
         (String::new(), "COMMAND_NOT_ALLOWED"),
-        (format!("[trust]\nprojects = [{:?}]\n", lab.dir()), "COMMAND_NOT_ALLOWED"),
+        (format!("[trust]\nprojects = [{:?}]\n", env.dir()), "COMMAND_NOT_ALLOWED"),
         (list("\"sh\""), "pass"),
     ] {
-        let own = lab.write("own.toml", &user);
-        let done = scoped(&lab, shell).env("QUELL_CONFIG", own).finish();
+        let own = env.write("own.toml", &user);
+        let done = scoped(&env, shell).env("QUELL_CONFIG", own).finish();
         assert_eq!(outcome(&done), expected, "{user}: {}", done.stdout);
-        assert_eq!(fs::remove_file(lab.path("ran")).is_ok(), expected == "pass", "{user}");
+        assert_eq!(fs::remove_file(env.path("ran")).is_ok(), expected == "pass", "{user}");
     }
     // The user's two files are one place.
-    lab.write("quell.toml", "");
-    fs::create_dir_all(lab.path(".config/quell")).expect("mkdir");
-    lab.write(".config/quell/config.toml", &scope);
-    lab.write(".config/quell/guard.toml", &list("\"sh\""));
-    let done = verb(&lab, "test").args(["--json"]).command(shell).finish();
+    env.write("quell.toml", "");
+    fs::create_dir_all(env.path(".config/quell")).expect("mkdir");
+    env.write(".config/quell/config.toml", &scope);
+    env.write(".config/quell/guard.toml", &list("\"sh\""));
+    let done = verb(&env, "test").args(["--json"]).command(shell).finish();
     assert_eq!(outcome(&done), "pass", "{}", done.stdout);
 }
 
@@ -424,15 +424,15 @@ fn a_target_inside_the_scope_may_be_written_in_any_plain_way() {
     if !has_program("pytest-3") {
         return skip(test, "no pytest here");
     }
-    let lab = with_module();
-    let here = lab.dir().canonicalize().expect("a path").display().to_string();
+    let env = with_module();
+    let here = env.dir().canonicalize().expect("a path").display().to_string();
     let link = TestEnv::as_me();
-    symlink(lab.dir(), link.path("way")).expect("a link");
+    symlink(env.dir(), link.path("way")).expect("a link");
     let way = link.path("way").display().to_string();
-    symlink(lab.path("src"), lab.path("tests/link")).expect("a link");
+    symlink(env.path("src"), env.path("tests/link")).expect("a link");
     // A name with a backslash, which is part of the name here, and the path that it would be on Windows.
-    lab.write("tests\\test_b.py", &format!("open({:?}, 'w')\n", lab.path("ran")));
-    lab.write("tests/test_b.py", "def test_b():\n    pass\n");
+    env.write("tests\\test_b.py", &format!("open({:?}, 'w')\n", env.path("ran")));
+    env.write("tests/test_b.py", "def test_b():\n    pass\n");
     let inside = |name: &str| format!("{here}/{name}");
     for (target, expected, part) in [
         ("./tests/test_a.py".to_owned(), "pass", ""),
@@ -455,18 +455,18 @@ fn a_target_inside_the_scope_may_be_written_in_any_plain_way() {
         ("tests\\link\\test_src.py".into(), "PATH_SYMLINK_ESCAPE", "through a link"),
         ("tests\\test_b.py".into(), "PATH_OUTSIDE_SCOPE", "test_b.py"),
     ] {
-        let quell = scoped(&lab, &["pytest-3", "-p", "no:cacheprovider", &target]).env("PWD", &way);
+        let quell = scoped(&env, &["pytest-3", "-p", "no:cacheprovider", &target]).env("PWD", &way);
         let done = quell.finish();
         assert_eq!(outcome(&done), expected, "{target}: {}", done.stdout);
         assert!(reason(&done).contains(part), "{target}: {}", reason(&done));
-        assert!(!lab.path("ran").exists(), "{target}");
+        assert!(!env.path("ran").exists(), "{target}");
         if expected == "pass" {
             assert_eq!(data(&done)["counts"]["passed"], 1, "{target}: {}", done.stdout);
         }
     }
     // The scope itself, too; and all of the working directory, with nothing that leads out.
-    fs::remove_file(lab.path("tests/link")).expect("the link");
-    fs::remove_file(lab.path("tests\\test_b.py")).expect("the file");
+    fs::remove_file(env.path("tests/link")).expect("the link");
+    fs::remove_file(env.path("tests\\test_b.py")).expect("the file");
     for (scope, target) in [
         ("./tests", "tests"),
         (&inside("tests"), "./tests"),
@@ -475,7 +475,7 @@ fn a_target_inside_the_scope_may_be_written_in_any_plain_way() {
         (&here, "."),
     ] {
         let words = ["pytest-3", "-p", "no:cacheprovider", "--ignore=src", target];
-        let done = lab.quell("test").args(["--json", "--scope", scope]).command(words).finish();
+        let done = env.quell("test").args(["--json", "--scope", scope]).command(words).finish();
         assert_eq!(outcome(&done), "pass", "{scope} {target}: {}", done.stdout);
         assert_eq!(data(&done)["counts"]["passed"], 2, "{scope} {target}");
     }
@@ -483,17 +483,17 @@ fn a_target_inside_the_scope_may_be_written_in_any_plain_way() {
 
 #[test]
 fn a_runner_that_is_not_installed_is_an_error_and_no_failure_of_tests() {
-    let lab = lab();
-    lab.script("python3", "#!/bin/sh\necho \"$0: No module named pytest\" >&2\nexit 1\n");
-    lab.script("npx", "#!/bin/sh\necho 'npm error could not determine executable to run' >&2\nexit 1\n");
-    lab.script("cargo", "#!/bin/sh\necho 'error: no such command: `nextest`' >&2\nexit 101\n");
-    lab.script("uv", "#!/bin/sh\necho 'error: Failed to spawn: `pytest`' >&2\nexit 2\n");
-    lab.script("pipenv", "#!/bin/sh\necho 'Error: the command pytest could not be found' >&2\nexit 1\n");
-    lab.script(
+    let env = test_env();
+    env.script("python3", "#!/bin/sh\necho \"$0: No module named pytest\" >&2\nexit 1\n");
+    env.script("npx", "#!/bin/sh\necho 'npm error could not determine executable to run' >&2\nexit 1\n");
+    env.script("cargo", "#!/bin/sh\necho 'error: no such command: `nextest`' >&2\nexit 101\n");
+    env.script("uv", "#!/bin/sh\necho 'error: Failed to spawn: `pytest`' >&2\nexit 2\n");
+    env.script("pipenv", "#!/bin/sh\necho 'Error: the command pytest could not be found' >&2\nexit 1\n");
+    env.script(
         "npm",
         "#!/bin/sh\necho 'npm error npx canceled due to missing packages and no YES option: [\"jest@30\"]' >&2\nexit 1\n",
     );
-    lab.script(
+    env.script(
         "pytest",
         "#!/bin/sh\necho 'No module named pytest'\necho '=== 1 failed in 0.1s ==='\nexit 1\n",
     );
@@ -513,7 +513,7 @@ fn a_runner_that_is_not_installed_is_an_error_and_no_failure_of_tests() {
         (&["sh", "-c", "no-such-runner"], 125, "error", "not found"),
         (&["./pytest", "tests"], 1, "fail", "exited with 1"),
     ] {
-        let done = lab.quell("test").args(["--json"]).command(words).finish();
+        let done = env.quell("test").args(["--json"]).command(words).finish();
         let answer = data(&done);
         assert_eq!((done.code(), &answer["status"]), (Some(code), &json!(status)), "{words:?}: {answer:#}");
         assert!(reason(&done).contains(why), "{words:?}: {}", reason(&done));
@@ -527,15 +527,15 @@ fn what_tests_print_counts_for_nothing_beside_what_their_runner_says() {
     if !has_program("pytest-3") {
         return skip(test, "no pytest here");
     }
-    let lab = lab();
+    let env = test_env();
     let text = "import atexit\natexit.register(print, '7 passed in 0.1s')\n\
                 atexit.register(print, '=== 8 passed in 0.1s ===')\n\
                 def test_a():\n    print('9 failed in 0.1s')\n    print('FAILED tests/test_x.py::test_x - no')\n\
                 def test_b():\n    print('=== 9 failed, 1 passed in 0.1s ===')\n";
-    lab.write("tests/test_a.py", text);
+    env.write("tests/test_a.py", text);
     let run = |words: &[&str]| {
         let all = [&["pytest-3", "-p", "no:cacheprovider"], words, &["tests"]].concat();
-        let done = scoped(&lab, &all).finish();
+        let done = scoped(&env, &all).finish();
         (done.code(), data(&done))
     };
     for words in [&["-s"][..], &["-s", "-v"], &[]] {
@@ -556,7 +556,7 @@ fn what_tests_print_counts_for_nothing_beside_what_their_runner_says() {
     // The counts of a failing test fit the exit code, whatever it prints and however little the runner says.
     let text = "import sys\ndef test_bad():\n    print('===== 5 passed in 0.01s =====')\n\
                 \x20   print('5 passed in 0.01s', file=sys.stderr)\n    assert 0\n";
-    lab.write("tests/test_a.py", text);
+    env.write("tests/test_a.py", text);
     for words in [&["-q"][..], &["-q", "-s"], &["-q", "-rN"], &["-qq"], &[]] {
         let (code, answer) = run(words);
         let counts = &answer["counts"];
@@ -569,16 +569,16 @@ fn what_tests_print_counts_for_nothing_beside_what_their_runner_says() {
     }
 }
 
-/// Writes a file of the lab, and makes the directories that it is in.
-fn put(lab: &TestEnv, name: &str, text: &str) {
-    fs::create_dir_all(lab.path(name).parent().expect("a directory")).expect("mkdir");
-    lab.write(name, text);
+/// Writes a file of the environment, and makes the directories that it is in.
+fn put(env: &TestEnv, name: &str, text: &str) {
+    fs::create_dir_all(env.path(name).parent().expect("a directory")).expect("mkdir");
+    env.write(name, text);
 }
 
 #[test]
 fn an_option_that_hides_behind_another_one_is_found() {
-    let lab = with_runners();
-    put(&lab, "evil/j.json", "{}");
+    let env = with_runners();
+    put(&env, "evil/j.json", "{}");
     for line in [
         "./jest tests -tc=evil/j.json",
         "./jest tests -wc=evil/j.json",
@@ -590,30 +590,30 @@ fn an_option_that_hides_behind_another_one_is_found() {
         "./vitest run tests -uc=evil/v.ts",
         "./vitest run tests -t= evil",
     ] {
-        let done = scoped(&lab, &line.split(' ').collect::<Vec<_>>()).finish();
+        let done = scoped(&env, &line.split(' ').collect::<Vec<_>>()).finish();
         let refused = ["PATH_OPTION", "OPTION_NOT_ALLOWED"];
         assert!(refused.contains(&outcome(&done).as_str()), "{line}: {}", done.stdout);
-        assert!(!lab.path("ran").exists(), "{line}");
+        assert!(!env.path("ran").exists(), "{line}");
     }
 }
 
 #[test]
 fn a_runner_writes_no_code_and_nothing_that_quell_or_git_goes_by() {
-    let lab = with_runners();
-    lab.write("quell.toml", "");
-    lab.write("tests/conf.py", "");
-    symlink(lab.path("tests/conf.py"), lab.path("linked.log")).expect("a link");
-    lab.write("first.log", "");
-    fs::hard_link(lab.path("first.log"), lab.path("second.log")).expect("another name");
-    fs::create_dir_all(lab.path(".git/hooks")).expect("mkdir");
-    fs::create_dir_all(lab.path("out")).expect("mkdir");
+    let env = with_runners();
+    env.write("quell.toml", "");
+    env.write("tests/conf.py", "");
+    symlink(env.path("tests/conf.py"), env.path("linked.log")).expect("a link");
+    env.write("first.log", "");
+    fs::hard_link(env.path("first.log"), env.path("second.log")).expect("another name");
+    fs::create_dir_all(env.path(".git/hooks")).expect("mkdir");
+    fs::create_dir_all(env.path("out")).expect("mkdir");
     // A runner that writes its reports there would write to the other file.
-    fs::create_dir_all(lab.path("cov")).expect("mkdir");
-    fs::hard_link(lab.path("tests/conf.py"), lab.path("cov/index.html")).expect("another name");
-    symlink(lab.path(".git/hooks"), lab.path("reports")).expect("a link");
-    lab.write("data.xml", "<table><row/></table>");
-    lab.write("old.xml", "<?xml version=\"1.0\"?><testsuites></testsuites>");
-    lab.write("old.log", "of an earlier run");
+    fs::create_dir_all(env.path("cov")).expect("mkdir");
+    fs::hard_link(env.path("tests/conf.py"), env.path("cov/index.html")).expect("another name");
+    symlink(env.path(".git/hooks"), env.path("reports")).expect("a link");
+    env.write("data.xml", "<table><row/></table>");
+    env.write("old.xml", "<?xml version=\"1.0\"?><testsuites></testsuites>");
+    env.write("old.log", "of an earlier run");
     for (line, code) in [
         ("./pytest tests --log-file=conftest.py", "PATH_PROTECTED"),
         ("./pytest tests --log-file=run.log --log-file-format=x", "OPTION_NOT_ALLOWED"),
@@ -641,12 +641,12 @@ fn a_runner_writes_no_code_and_nothing_that_quell_or_git_goes_by() {
         ("./pytest tests --junitxml=data.xml", "PATH_PROTECTED"),
         ("./pytest tests --junitxml=old.xml --debug=old.log", "pass"),
     ] {
-        let done = scoped(&lab, &line.split(' ').collect::<Vec<_>>()).finish();
+        let done = scoped(&env, &line.split(' ').collect::<Vec<_>>()).finish();
         assert_eq!(outcome(&done), code, "{line}: {}", done.stdout);
-        assert_eq!(fs::remove_file(lab.path("ran")).is_ok(), code == "pass", "{line}");
+        assert_eq!(fs::remove_file(env.path("ran")).is_ok(), code == "pass", "{line}");
         // Without a scope nothing else is written over either.
         if code == "PATH_PROTECTED" {
-            let done = lab.quell("test").args(["--json"]).command(line.split(' ')).finish();
+            let done = env.quell("test").args(["--json"]).command(line.split(' ')).finish();
             assert_eq!(outcome(&done), "PATH_PROTECTED", "{line}: {}", done.stdout);
         }
     }
@@ -659,21 +659,21 @@ fn a_runner_writes_no_code_and_nothing_that_quell_or_git_goes_by() {
         (&["--junit", "second.log"], &["./pytest", "tests"]),
         (&["--junit", "second.log", "--scope", "tests"], &["./pytest", "tests"]),
     ] {
-        let done = lab.quell("test").args(["--json"]).args(options).command(words).finish();
+        let done = env.quell("test").args(["--json"]).args(options).command(words).finish();
         assert_eq!(outcome(&done), "PATH_PROTECTED", "{words:?}: {}", done.stdout);
     }
 }
 
 #[test]
 fn files_of_pytest_that_quell_reads_in_another_way_are_refused() {
-    let lab = with_runners();
+    let env = with_runners();
     let long = format!("[pytest]\n{}addopts = -p evil\n", "# x\n".repeat(1_300_000));
     let deep = format!(
         "x = {}1{}\n[tool.pytest.ini_options]\naddopts = '-p evil'\n",
         "[".repeat(90),
         "]".repeat(90)
     );
-    fs::create_dir_all(lab.path("evilmod")).expect("mkdir");
+    fs::create_dir_all(env.path("evilmod")).expect("mkdir");
     for (file, text, expected) in [
         ("pytest.ini", "[pytest]\raddopts = -p evil\n", "OPTION_NOT_ALLOWED"),
         ("tox.ini", "[pytest]\raddopts = -p evil\n", "OPTION_NOT_ALLOWED"),
@@ -695,8 +695,8 @@ fn files_of_pytest_that_quell_reads_in_another_way_are_refused() {
         ),
         ("pytest.ini", "[pytest]\nfilterwarnings = ignore::numpy_elsewhere.X\n", "pass"),
     ] {
-        let path = lab.write(file, text);
-        let done = scoped(&lab, &["./pytest", "tests"]).finish();
+        let path = env.write(file, text);
+        let done = scoped(&env, &["./pytest", "tests"]).finish();
         assert_eq!(outcome(&done), expected, "{file}: {}", done.stdout);
         if expected != "pass" {
             assert!(reason(&done).contains(file), "{}", reason(&done));
@@ -720,23 +720,23 @@ fn no_module_of_the_working_directory_takes_the_place_of_a_runner_or_a_target() 
         ("tests.txt", "./python3 -m unittest tests.test_a", "pass"),
         ("pytest.py", "./pytest tests", "pass"),
     ] {
-        let lab = with_runners();
-        put(&lab, file, "");
-        let call = || scoped(&lab, &line.split(' ').collect::<Vec<_>>()).finish();
+        let env = with_runners();
+        put(&env, file, "");
+        let call = || scoped(&env, &line.split(' ').collect::<Vec<_>>()).finish();
         let done = call();
         assert_eq!(outcome(&done), expected, "{file} {line}: {}", done.stdout);
-        assert_eq!(lab.path("ran").exists(), expected == "pass", "{file} {line}");
+        assert_eq!(env.path("ran").exists(), expected == "pass", "{file} {line}");
         if file == "tests.py" {
             // A package comes before a file.
-            lab.write("tests/__init__.py", "");
+            env.write("tests/__init__.py", "");
             assert_eq!(outcome(&call()), "pass", "{line}");
         }
     }
     // Python prefers its own package `test` to a directory without an __init__.py.
-    let lab = with_runners();
-    put(&lab, "test/test_a.py", "");
+    let env = with_runners();
+    put(&env, "test/test_a.py", "");
     let words = ["./python3", "-m", "unittest", "test/test_a.py"];
-    let done = lab.quell("test").args(["--json", "--scope", "test"]).command(words).finish();
+    let done = env.quell("test").args(["--json", "--scope", "test"]).command(words).finish();
     assert_eq!(outcome(&done), "PATH_OUTSIDE_SCOPE", "{}", done.stdout);
 }
 
@@ -753,20 +753,20 @@ fn a_link_that_leads_out_is_found_whatever_its_name_is_and_above_a_target_too() 
         ("tests/k/conftest.py", "tests/test_a.py", "tests/k/test_u.py", "pass"),
         ("conftest.py", "tests/test_a.py", "tests", "pass"),
     ] {
-        let lab = with_runners();
-        put(&lab, "evil/d", "");
-        put(&lab, "tests/k/test_u.py", "");
-        fs::create_dir_all(lab.path(link).parent().expect("a directory")).expect("mkdir");
-        symlink(lab.path(to), lab.path(link)).expect("a link");
-        let done = scoped(&lab, &["./pytest", "--doctest-glob=*.bin", target]).finish();
+        let env = with_runners();
+        put(&env, "evil/d", "");
+        put(&env, "tests/k/test_u.py", "");
+        fs::create_dir_all(env.path(link).parent().expect("a directory")).expect("mkdir");
+        symlink(env.path(to), env.path(link)).expect("a link");
+        let done = scoped(&env, &["./pytest", "--doctest-glob=*.bin", target]).finish();
         assert_eq!(outcome(&done), expected, "{link} {target}: {}", done.stdout);
     }
 }
 
 #[test]
 fn more_variables_that_load_code_are_refused_and_kept_away() {
-    let lab = with_runners();
-    lab.script("pytest", &format!("{RUNNER}env > \"$HOME/seen\"\n"));
+    let env = with_runners();
+    env.script("pytest", &format!("{RUNNER}env > \"$HOME/seen\"\n"));
     let names = [
         "GCONV_PATH",
         "LOCPATH",
@@ -785,16 +785,16 @@ fn more_variables_that_load_code_are_refused_and_kept_away() {
         "Npm_Config_X",
     ];
     for name in names {
-        let done = scoped(&lab, &["env", &format!("{name}=x"), "./pytest", "tests"]).finish();
+        let done = scoped(&env, &["env", &format!("{name}=x"), "./pytest", "tests"]).finish();
         assert_eq!(outcome(&done), "OPTION_NOT_ALLOWED", "{name}: {}", done.stdout);
     }
-    let mut quell = scoped(&lab, &["./pytest", "tests"]).env("DATABASE_URL", "kept");
+    let mut quell = scoped(&env, &["./pytest", "tests"]).env("DATABASE_URL", "kept");
     for name in names {
         quell = quell.env(name, "/none");
     }
     let done = quell.finish();
     assert_eq!(outcome(&done), "pass", "{}", done.stdout);
-    let seen = fs::read_to_string(lab.path("seen")).expect("what the tests saw");
+    let seen = fs::read_to_string(env.path("seen")).expect("what the tests saw");
     assert!(seen.contains("DATABASE_URL=kept"), "{seen}");
     for name in names {
         assert!(!seen.contains(&format!("{name}=")), "{name}: {seen}");
@@ -804,12 +804,12 @@ fn more_variables_that_load_code_are_refused_and_kept_away() {
 
 #[test]
 fn ordinary_lines_pass_where_they_say_what_would_be_done_anyway() {
-    let lab = with_runners();
+    let env = with_runners();
     for file in ["pytest.ini", "jest.config.js", "vitest.config.ts"] {
-        lab.write(file, "");
+        env.write(file, "");
     }
-    lab.write("tests/run.sh", "");
-    lab.write("tests/run.py", "");
+    env.write("tests/run.sh", "");
+    env.write("tests/run.py", "");
     for line in [
         "./python3 -m coverage run -m pytest tests",
         "env CGO_ENABLED=0 ./go test ./tests",
@@ -829,46 +829,46 @@ fn ordinary_lines_pass_where_they_say_what_would_be_done_anyway() {
         "./pytest --cov-context=test --hypothesis-profile=ci --benchmark-json=b.json tests",
         "./pytest --version",
     ] {
-        let done = scoped(&lab, &line.split(' ').collect::<Vec<_>>()).finish();
+        let done = scoped(&env, &line.split(' ').collect::<Vec<_>>()).finish();
         assert_eq!(outcome(&done), "pass", "{line}: {}", done.stdout);
     }
-    lab.write("pytest.ini", "[pytest]\naddopts = -p evil\n");
-    let done = scoped(&lab, &["./pytest", "-qo", "addopts=", "tests"]).finish();
+    env.write("pytest.ini", "[pytest]\naddopts = -p evil\n");
+    let done = scoped(&env, &["./pytest", "-qo", "addopts=", "tests"]).finish();
     assert_eq!(outcome(&done), "pass", "{}", done.stdout);
     // What is told to an interpreter is named, not the interpreter.
-    let done = scoped(&lab, &["./sh", "-c", "x", "tests"]).finish();
+    let done = scoped(&env, &["./sh", "-c", "x", "tests"]).finish();
     assert!(reason(&done).contains("`-c`"), "{}", reason(&done));
 }
 
 #[test]
 fn added_words_of_pytests_files_take_no_word_of_the_command_line() {
-    let lab = with_runners();
+    let env = with_runners();
     for (added, expected) in
         [("--debug", "PATH_OPTION"), ("-q --", "PATH_OPTION"), ("--debug=x.log -q", "pass")]
     {
-        lab.write("pytest.ini", &format!("[pytest]\naddopts = {added}\n"));
-        let done = scoped(&lab, &["./pytest", "-k", "/elsewhere", "tests"]).finish();
+        env.write("pytest.ini", &format!("[pytest]\naddopts = {added}\n"));
+        let done = scoped(&env, &["./pytest", "-k", "/elsewhere", "tests"]).finish();
         assert_eq!(outcome(&done), expected, "{added}: {}", done.stdout);
     }
 }
 
 #[test]
 fn a_script_that_is_a_link_to_a_report_is_not_run() {
-    let lab = with_runners();
-    lab.write("tests/report.json", "");
-    lab.write("tests/check.sh", "");
-    symlink("report.json", lab.path("tests/run.sh")).expect("a link");
-    symlink("check.sh", lab.path("tests/other.sh")).expect("a link");
+    let env = with_runners();
+    env.write("tests/report.json", "");
+    env.write("tests/check.sh", "");
+    symlink("report.json", env.path("tests/run.sh")).expect("a link");
+    symlink("check.sh", env.path("tests/other.sh")).expect("a link");
     for (script, expected) in [("tests/run.sh", "COMMAND_NOT_ALLOWED"), ("tests/other.sh", "pass")] {
-        let done = scoped(&lab, &["./sh", script]).finish();
+        let done = scoped(&env, &["./sh", script]).finish();
         assert_eq!(outcome(&done), expected, "{script}: {}", done.stdout);
     }
 }
 
 #[test]
 fn a_name_for_unittest_leads_to_a_class_of_the_module_and_no_further() {
-    let lab = with_runners();
-    lab.write("tests/test_app.py", "import app\nfrom app import drop\nclass TestApp(app.Case):\n    pass\n");
+    let env = with_runners();
+    env.write("tests/test_app.py", "import app\nfrom app import drop\nclass TestApp(app.Case):\n    pass\n");
     for (name, expected) in [
         ("tests.test_app", "pass"),
         ("tests.test_app.TestApp", "pass"),
@@ -879,7 +879,7 @@ fn a_name_for_unittest_leads_to_a_class_of_the_module_and_no_further() {
         ("tests.test_app.app.drop", "PATH_OUTSIDE_SCOPE"),
         ("tests.drop", "PATH_OUTSIDE_SCOPE"),
     ] {
-        let done = scoped(&lab, &["./python3", "-m", "unittest", name]).finish();
+        let done = scoped(&env, &["./python3", "-m", "unittest", name]).finish();
         assert_eq!(outcome(&done), expected, "{name}: {}", done.stdout);
     }
 }

@@ -17,13 +17,13 @@ use quell_tests::{
 };
 use serde_json::{Value, json};
 
-/// A lab with directories that tests can be in.
-pub(crate) fn lab() -> TestEnv {
-    let lab = TestEnv::as_me();
+/// An environment with directories that tests can be in.
+pub(crate) fn test_env() -> TestEnv {
+    let env = TestEnv::as_me();
     for dir in ["tests", "tests_evil", "src"] {
-        fs::create_dir(lab.path(dir)).expect("mkdir");
+        fs::create_dir(env.path(dir)).expect("mkdir");
     }
-    lab
+    env
 }
 
 /// A program in place of a runner, which leaves a file when it is run and ends as pytest and unittest do: with a report.
@@ -34,13 +34,13 @@ echo 'Ran 1 test in 0.001s'
 ";
 
 /// `pytest`, if it is there, without files that only it needs.
-fn pytest<'l>(lab: &'l TestEnv, test: &str) -> Option<impl Fn(&[&str], &[&str]) -> Quell<'l>> {
+fn pytest<'l>(env: &'l TestEnv, test: &str) -> Option<impl Fn(&[&str], &[&str]) -> Quell<'l>> {
     if !has_program("pytest-3") {
         skip(test, "no pytest here");
         return None;
     }
     Some(move |options: &[&str], words: &[&str]| {
-        let quell = lab.quell("test").args(["--json"]).args(options).env("PYTHONDONTWRITEBYTECODE", "1");
+        let quell = env.quell("test").args(["--json"]).args(options).env("PYTHONDONTWRITEBYTECODE", "1");
         quell.command(["pytest-3", "-p", "no:cacheprovider"].iter().chain(words))
     })
 }
@@ -56,13 +56,13 @@ fn strings(value: &Value) -> Vec<&str> {
 }
 
 /// The lines of the audit log about this verb.
-fn audit_of(lab: &TestEnv, verb: &str) -> Vec<Value> {
-    audit(lab).into_iter().filter(|line| line["verb"] == verb).collect()
+fn audit_of(env: &TestEnv, verb: &str) -> Vec<Value> {
+    audit(env).into_iter().filter(|line| line["verb"] == verb).collect()
 }
 
 /// The lines of the audit log.
-pub(crate) fn audit(lab: &TestEnv) -> Vec<Value> {
-    let text = fs::read_to_string(lab.home().join("audit.jsonl")).unwrap_or_default();
+pub(crate) fn audit(env: &TestEnv) -> Vec<Value> {
+    let text = fs::read_to_string(env.home().join("audit.jsonl")).unwrap_or_default();
     text.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect()
 }
 
@@ -76,8 +76,8 @@ pub(crate) fn fits(what: &str, value: &Value) {
     assert!(errors.is_empty(), "{what}: {errors:#?}\n{value:#}");
 }
 
-fn hanging(lab: &TestEnv) -> PathBuf {
-    let nap = lab.oracle.nap();
+fn hanging(env: &TestEnv) -> PathBuf {
+    let nap = env.oracle.nap();
     let text = format!(
         "import subprocess, time\n\
          def test_good():\n    print('heard')\n\
@@ -86,7 +86,7 @@ fn hanging(lab: &TestEnv) -> PathBuf {
              subprocess.Popen(['sleep', '{nap}'], start_new_session=True)\n    \
              time.sleep({nap})\n"
     );
-    lab.write("tests/test_hang.py", &text)
+    env.write("tests/test_hang.py", &text)
 }
 
 #[test]
@@ -96,15 +96,15 @@ fn a_hanging_pytest_times_out_with_its_child_in_another_session_gone_and_what_it
     let cases: Vec<_> = ["auto", "reaper"].into_iter().flat_map(|c| forms.map(|form| (c, form))).collect();
     // Side by side, as each takes the whole of its time, which has to be enough for a pytest on a busy machine.
     all_hold(cases.len(), &cases, |&(contain, (words, running))| {
-        let lab = lab();
-        let Some(pytest) = pytest(&lab, name) else { return Ok(()) };
-        lab.write("quell.toml", &format!("[start]\ncontain = \"{contain}\"\n"));
-        hanging(&lab);
+        let env = test_env();
+        let Some(pytest) = pytest(&env, name) else { return Ok(()) };
+        env.write("quell.toml", &format!("[start]\ncontain = \"{contain}\"\n"));
+        hanging(&env);
         let options = ["--scope", "tests", "--timeout", "12s", "--evidence", "evidence.json"];
         let done = pytest(&options, &[words, &["tests/test_hang.py"]].concat()).finish();
         let data = data(&done);
         assert_eq!((done.code(), &data["status"]), (Some(124), &json!("timeout")), "{data:#}");
-        assert_eq!(lab.oracle.survivors_after(PATIENCE), [], "{contain}");
+        assert_eq!(env.oracle.survivors_after(PATIENCE), [], "{contain}");
         says_gone(&data["receipt"])?;
         assert_eq!(data["receipt"]["cause"], "timeout");
         assert_eq!(data["timeout_triggered"], true);
@@ -117,29 +117,29 @@ fn a_hanging_pytest_times_out_with_its_child_in_another_session_gone_and_what_it
             assert_eq!(strings(&data["failed_tests"]), ["tests/test_hang.py::test_bad"]);
         }
         let tree = data["tree_at_timeout"]["processes"].as_array().expect("a tree");
-        let sleeps = |process: &&Value| process["command"] == format!("sleep {}", lab.oracle.nap());
+        let sleeps = |process: &&Value| process["command"] == format!("sleep {}", env.oracle.nap());
         let child = tree.iter().find(sleeps).unwrap_or_else(|| panic!("no sleep: {data:#}"));
         assert_eq!(child["sid"], child["pid"], "it leads its session");
         fits("a timeout", &data);
-        let written = receipt(&lab.path("evidence.json"))?;
+        let written = receipt(&env.path("evidence.json"))?;
         assert_eq!(written, data);
-        assert_eq!(fs::metadata(lab.path("evidence.json")).expect("stat").mode() & 0o777, 0o600);
+        assert_eq!(fs::metadata(env.path("evidence.json")).expect("stat").mode() & 0o777, 0o600);
         Ok(())
     });
 }
 
 #[test]
 fn a_pytest_that_passes_and_leaves_a_process_ends_as_leak_and_names_it() {
-    let lab = lab();
-    let Some(pytest) = pytest(&lab, "a_pytest_that_passes_and_leaves_a_process_ends_as_leak_and_names_it")
+    let env = test_env();
+    let Some(pytest) = pytest(&env, "a_pytest_that_passes_and_leaves_a_process_ends_as_leak_and_names_it")
     else {
         return;
     };
-    let nap = lab.oracle.nap();
+    let nap = env.oracle.nap();
     let text = format!(
         "import subprocess\ndef test_it():\n    subprocess.Popen(['sleep', '{nap}'], start_new_session=True)\n"
     );
-    lab.write("tests/test_leak.py", &text);
+    env.write("tests/test_leak.py", &text);
     for (options, code, status) in
         [(&[][..], 1, "leak"), (&["--leak", "report"], 0, "pass"), (&["--leak", "stop"], 0, "pass")]
     {
@@ -149,15 +149,15 @@ fn a_pytest_that_passes_and_leaves_a_process_ends_as_leak_and_names_it() {
         assert_eq!(data["leaked"].as_array().map(Vec::len), Some(1), "{data:#}");
         assert_eq!(data["leaked"][0]["command"], format!("sleep {nap}"));
         assert_eq!((&data["exit_code"], &data["counts"]["passed"]), (&json!(0), &json!(1)));
-        assert_eq!(lab.oracle.survivors_after(PATIENCE), []);
+        assert_eq!(env.oracle.survivors_after(PATIENCE), []);
         fits("a leak", &data);
     }
 }
 
 #[test]
 fn what_ends_right_behind_the_tests_is_no_leak() {
-    let lab = lab();
-    let done = lab.quell("test").args(["--json"]).sh("sleep 0.2 & exit 0").finish();
+    let env = test_env();
+    let done = env.quell("test").args(["--json"]).sh("sleep 0.2 & exit 0").finish();
     let data = data(&done);
     assert_eq!(
         (done.code(), &data["status"], &data["leaked"]),
@@ -168,12 +168,12 @@ fn what_ends_right_behind_the_tests_is_no_leak() {
 
 #[test]
 fn the_exit_codes_of_pytest_have_their_meaning() {
-    let lab = lab();
-    let Some(pytest) = pytest(&lab, "the_exit_codes_of_pytest_have_their_meaning") else { return };
-    lab.write("tests/test_good.py", "def test_a(): pass\ndef test_b(): pass\n");
-    lab.write("tests/test_bad.py", "def test_a(): pass\ndef test_b(): assert 0\n");
-    lab.write("tests/test_broken.py", "import no_such_module\n");
-    lab.write("tests/test_none.py", "");
+    let env = test_env();
+    let Some(pytest) = pytest(&env, "the_exit_codes_of_pytest_have_their_meaning") else { return };
+    env.write("tests/test_good.py", "def test_a(): pass\ndef test_b(): pass\n");
+    env.write("tests/test_bad.py", "def test_a(): pass\ndef test_b(): assert 0\n");
+    env.write("tests/test_broken.py", "import no_such_module\n");
+    env.write("tests/test_none.py", "");
     for (words, code, status, counts) in [
         (&["tests/test_good.py"][..], 0, "pass", [2, 0, 0]),
         (&["-q", "tests/test_bad.py"], 1, "fail", [1, 1, 0]),
@@ -197,9 +197,9 @@ fn the_exit_codes_of_pytest_have_their_meaning() {
 
 #[test]
 fn bytes_that_are_no_text_are_kept_as_they_are() {
-    let lab = lab();
+    let env = test_env();
     let done =
-        lab.quell("test").args(["--json"]).sh("printf 'caf\\351\\n\\377\\000'; printf good >&2").finish();
+        env.quell("test").args(["--json"]).sh("printf 'caf\\351\\n\\377\\000'; printf good >&2").finish();
     let data = data(&done);
     assert_eq!(data["stdout"]["base64"], "Y2Fm6Qr/AA==", "{data:#}");
     assert_eq!(data["stdout"]["bytes"], 7);
@@ -212,9 +212,9 @@ fn bytes_that_are_no_text_are_kept_as_they_are() {
 
 #[test]
 fn of_a_large_output_head_and_tail_are_kept_and_what_was_cut_is_stated() {
-    let lab = lab();
+    let env = test_env();
     let script = "i=0; while [ $i -lt 3000 ]; do echo line $i; i=$((i+1)); done";
-    let data = data(&lab.quell("test").args(["--json", "--max-output", "1K"]).sh(script).finish());
+    let data = data(&env.quell("test").args(["--json", "--max-output", "1K"]).sh(script).finish());
     let whole: String = (0..3000).map(|n| format!("line {n}\n")).collect();
     let (text, cut) = (data["stdout"]["text"].as_str().expect("a text"), &data["stdout"]["cut"]);
     assert!(text.len() <= 1024 && text.len() > 900, "{}", text.len());
@@ -227,13 +227,13 @@ fn of_a_large_output_head_and_tail_are_kept_and_what_was_cut_is_stated() {
 
 #[test]
 fn a_report_in_junits_xml_is_counted_unless_it_is_old_or_damaged() {
-    let lab = lab();
+    let env = test_env();
     let good =
         "<testsuite><testcase classname='a' name='x'/><testcase name='y'><failure/></testcase></testsuite>";
     let half = &good[..good.len() - 12];
     let write = |text: &str, code: i32| format!("cat >report.xml <<'END'\n{text}\nEND\nexit {code}");
     let run = |script: &str| {
-        let done = lab.quell("test").args(["--json", "--junit", "report.xml"]).sh(script).finish();
+        let done = env.quell("test").args(["--json", "--junit", "report.xml"]).sh(script).finish();
         (done.code(), data(&done))
     };
     let (code, fresh) = run(&write(good, 0));
@@ -265,26 +265,26 @@ fn a_report_in_junits_xml_is_counted_unless_it_is_old_or_damaged() {
 
 #[test]
 fn evidence_that_cant_be_written_is_found_out_before_anything_runs() {
-    let lab = lab();
-    fs::create_dir(lab.path("dir")).expect("mkdir");
-    symlink("elsewhere", lab.path("link")).expect("a link");
+    let env = test_env();
+    fs::create_dir(env.path("dir")).expect("mkdir");
+    symlink("elsewhere", env.path("link")).expect("a link");
     for path in ["no/such/dir/x.json", "dir", "dir/"] {
-        let done = lab.quell("test").args(["--json", "--evidence", path]).sh("touch ran").finish();
+        let done = env.quell("test").args(["--json", "--evidence", path]).sh("touch ran").finish();
         let envelope = done.envelope();
         assert_eq!(
             (done.code(), &envelope["error"]["code"]),
             (Some(125), &json!("io")),
             "{path}: {envelope:#}"
         );
-        assert!(!lab.path("ran").exists(), "{path}");
+        assert!(!env.path("ran").exists(), "{path}");
     }
-    assert_eq!(fs::read_dir(lab.path("dir")).expect("a directory").count(), 0, "nothing is left there");
+    assert_eq!(fs::read_dir(env.path("dir")).expect("a directory").count(), 0, "nothing is left there");
     let again = |words: [&str; 1]| {
-        lab.quell("test").args(["--json", "--evidence", "old.json"]).command(words).finish()
+        env.quell("test").args(["--json", "--evidence", "old.json"]).command(words).finish()
     };
     again(["true"]);
     let done = again(["no-such-program"]);
-    let (data, written) = (data(&done), receipt(&lab.path("old.json")).expect("evidence"));
+    let (data, written) = (data(&done), receipt(&env.path("old.json")).expect("evidence"));
     assert_eq!((done.code(), &data["status"]), (Some(125), &json!("error")), "{data:#}");
     assert_eq!((&data["error"]["code"], &written), (&json!("program_not_found"), &data), "{data:#}");
     fits("an error", &written);
@@ -292,13 +292,13 @@ fn evidence_that_cant_be_written_is_found_out_before_anything_runs() {
 
 #[test]
 fn a_run_is_in_the_audit_log_with_what_was_decided_and_what_came_of_it() {
-    let lab = lab();
-    let data = data(&lab.quell("test").args(["--json"]).sh("exit 3").finish());
+    let env = test_env();
+    let data = data(&env.quell("test").args(["--json"]).sh("exit 3").finish());
     assert_eq!(
         (&data["status"], &data["exit_code"], &data["counts"]["source"]),
         (&json!("fail"), &json!(3), &json!("exit_code"))
     );
-    let lines = audit_of(&lab, "test");
+    let lines = audit_of(&env, "test");
     let kinds: Vec<&str> = lines.iter().filter_map(|line| line["kind"].as_str()).collect();
     assert_eq!(kinds, ["decision", "act"], "{lines:#?}");
     assert_eq!(
@@ -315,45 +315,45 @@ fn a_run_is_in_the_audit_log_with_what_was_decided_and_what_came_of_it() {
 #[test]
 fn tests_end_with_the_quell_that_runs_them() {
     for signal in ["KILL", "TERM"] {
-        let lab = lab();
+        let env = test_env();
         let mut running =
-            lab.quell("test").script("setsid sleep $N & echo ready >$QUELL_TEST_READY; sleep $N").start();
+            env.quell("test").script("setsid sleep $N & echo ready >$QUELL_TEST_READY; sleep $N").start();
         running.wait_ready().expect("ready");
         assert!(running.front.signal(signal), "no quell");
         running.wait_exit(PATIENCE).expect("quell ends");
-        assert_eq!(lab.oracle.survivors_after(PATIENCE), [], "{signal}");
+        assert_eq!(env.oracle.survivors_after(PATIENCE), [], "{signal}");
     }
 }
 
 #[test]
 fn a_person_sees_what_the_tests_write_and_a_summary() {
-    let lab = lab();
-    let done = lab.quell("test").sh("echo to stdout; echo to stderr >&2; exit 1").finish();
+    let env = test_env();
+    let done = env.quell("test").sh("echo to stdout; echo to stderr >&2; exit 1").finish();
     assert_eq!(done.code(), Some(1));
     assert!(done.stdout.starts_with("to stdout\nquell: fail: the command exited with 1"), "{}", done.stdout);
     assert_eq!(done.stderr, "to stderr\n");
-    let done = lab.quell("test").args(["--scope", "tests"]).command(["pytest", "src"]).finish();
+    let done = env.quell("test").args(["--scope", "tests"]).command(["pytest", "src"]).finish();
     assert_eq!((done.code(), done.stdout.as_str()), (Some(4), ""));
     assert!(done.stderr.starts_with("quell: `src` is not below tests ("), "{}", done.stderr);
 }
 
 #[test]
 fn a_runner_that_is_stopped_or_dies_is_an_error_and_no_failure_of_tests() {
-    let lab = lab();
-    let done = lab.quell("test").args(["--json"]).sh("kill -KILL $$").finish();
+    let env = test_env();
+    let done = env.quell("test").args(["--json"]).sh("kill -KILL $$").finish();
     let died = data(&done);
     assert_eq!(
         (done.code(), &died["status"], &died["signal"]),
         (Some(125), &json!("error"), &json!("KILL")),
         "{died:#}"
     );
-    let mut running = lab
+    let mut running = env
         .quell("test")
         .args(["--json", "--name", "suite"])
         .script("echo ready >$QUELL_TEST_READY; sleep $N")
         .start();
     running.wait_ready().expect("ready");
-    assert_eq!(lab.quell("stop").args(["suite"]).finish().code(), Some(0));
+    assert_eq!(env.quell("stop").args(["suite"]).finish().code(), Some(0));
     let done = running.finish();
     let stopped = data(&done);
     assert_eq!((done.code(), &stopped["status"]), (Some(125), &json!("error")), "{stopped:#}");
@@ -367,10 +367,10 @@ fn a_runner_that_is_stopped_or_dies_is_an_error_and_no_failure_of_tests() {
 
 #[test]
 fn a_leak_is_named_by_what_it_runs_and_not_by_who_forked_it() {
-    let lab = lab();
-    let nap = lab.oracle.nap();
+    let env = test_env();
+    let nap = env.oracle.nap();
     for round in 0..5 {
-        let done = lab.quell("test").args(["--json"]).sh(&format!("setsid sleep {nap} & exit 0")).finish();
+        let done = env.quell("test").args(["--json"]).sh(&format!("setsid sleep {nap} & exit 0")).finish();
         let data = data(&done);
         assert_eq!(data["status"], "leak", "{data:#}");
         let left: Vec<&str> =
@@ -382,25 +382,25 @@ fn a_leak_is_named_by_what_it_runs_and_not_by_who_forked_it() {
 #[test]
 fn a_signal_to_quell_stops_the_tests_and_is_told_of() {
     for (signal, number) in [("TERM", 15), ("INT", 2), ("HUP", 1), ("QUIT", 3)] {
-        let lab = lab();
+        let env = test_env();
         // They don't heed TERM, so that the end of their tree takes the whole grace.
         let script = "trap '' TERM; setsid sleep $N & echo ready >$QUELL_TEST_READY; sleep $N; sleep $N";
-        let quell = lab.quell("test").args(["--json", "--grace", "300ms", "--evidence", "ev.json"]);
+        let quell = env.quell("test").args(["--json", "--grace", "300ms", "--evidence", "ev.json"]);
         let mut running = quell.script(script).start();
         running.wait_ready().expect("ready");
         assert!(running.front.signal(signal), "no quell");
         let done = running.finish();
         // Right now, as it has said that they are gone. Its keepers end behind it.
-        let left = lab.oracle.survivors();
+        let left = env.oracle.survivors();
         let tests = left.iter().filter(|process| !process.command.starts_with("quell ")).collect::<Vec<_>>();
         assert_eq!(tests, Vec::<&Process>::new(), "{signal}");
         let answer = data(&done);
         assert_eq!((done.code(), &answer["status"]), (Some(128 + number), &json!("error")), "{answer:#}");
         assert_eq!(answer["reason"], format!("it was stopped ({signal} came to `quell test`)"));
         assert_eq!(answer["receipt"]["verdict"]["kind"], "gone", "{answer:#}");
-        let evidence = receipt(&lab.path("ev.json")).expect("evidence");
+        let evidence = receipt(&env.path("ev.json")).expect("evidence");
         assert_eq!((&evidence["status"], &evidence["job"]), (&json!("error"), &answer["job"]), "{signal}");
-        let lines = audit_of(&lab, "test");
+        let lines = audit_of(&env, "test");
         let kinds: Vec<&Value> = lines.iter().map(|line| &line["kind"]).collect();
         assert_eq!(kinds, ["decision", "act"], "{signal}");
         assert_eq!(lines[1]["receipt"], answer["job"], "{signal}");
@@ -409,11 +409,11 @@ fn a_signal_to_quell_stops_the_tests_and_is_told_of() {
 
 #[test]
 fn a_pytest_whose_tests_print_is_counted_up_to_its_timeout() {
-    let lab = lab();
-    let Some(pytest) = pytest(&lab, "a_pytest_whose_tests_print_is_counted_up_to_its_timeout") else {
+    let env = test_env();
+    let Some(pytest) = pytest(&env, "a_pytest_whose_tests_print_is_counted_up_to_its_timeout") else {
         return;
     };
-    hanging(&lab);
+    hanging(&env);
     let done = pytest(&["--timeout", "3s"], &["-v", "-s", "tests/test_hang.py"]).finish();
     let data = data(&done);
     let counts = &data["counts"];
@@ -423,9 +423,9 @@ fn a_pytest_whose_tests_print_is_counted_up_to_its_timeout() {
 
 #[test]
 fn a_time_that_is_up_before_the_start_is_a_timeout() {
-    let lab = lab();
+    let env = test_env();
     for round in 0..10 {
-        let done = lab.quell("test").args(["--json", "--timeout", "1ms"]).sh("sleep 5").finish();
+        let done = env.quell("test").args(["--json", "--timeout", "1ms"]).sh("sleep 5").finish();
         let data = data(&done);
         assert_eq!(
             (done.code(), &data["status"], &data["timeout_triggered"]),
@@ -438,9 +438,9 @@ fn a_time_that_is_up_before_the_start_is_a_timeout() {
 
 #[test]
 fn xml_that_is_no_report_counts_nothing() {
-    let lab = lab();
+    let env = test_env();
     let script = "echo '<html></html>' >report.xml";
-    let done = lab.quell("test").args(["--json", "--junit", "report.xml"]).sh(script).finish();
+    let done = env.quell("test").args(["--json", "--junit", "report.xml"]).sh(script).finish();
     let data = data(&done);
     assert_eq!((done.code(), &data["counts"]["source"]), (Some(0), &json!("exit_code")), "{data:#}");
     assert_eq!(
@@ -452,14 +452,14 @@ fn xml_that_is_no_report_counts_nothing() {
 
 #[test]
 fn a_second_signal_to_quell_kills_the_tests_at_once() {
-    let lab = lab();
+    let env = test_env();
     let script =
         "trap 'echo heard >$HERE/heard' TERM; echo ready >$QUELL_TEST_READY; while :; do sleep 0.1; done";
-    let quell = lab.quell("test").env("HERE", lab.dir()).args(["--json", "--grace", "40s"]);
+    let quell = env.quell("test").env("HERE", env.dir()).args(["--json", "--grace", "40s"]);
     let mut running = quell.script(script).start();
     running.wait_ready().expect("ready");
     assert!(running.front.signal("TERM"), "no quell");
-    assert!(eventually(PATIENCE, || lab.path("heard").exists()), "they were asked");
+    assert!(eventually(PATIENCE, || env.path("heard").exists()), "they were asked");
     assert!(running.front.signal("INT"), "no quell");
     let done = running.finish();
     assert_eq!((done.code(), &data(&done)["signal"]), (Some(128 + 15), &json!("KILL")), "{}", done.stdout);
@@ -467,9 +467,9 @@ fn a_second_signal_to_quell_kills_the_tests_at_once() {
 
 #[test]
 fn a_runner_that_exits_with_0_before_its_end_is_an_error() {
-    let lab = lab();
+    let env = test_env();
     let cut_off = |words: &[&str]| {
-        let quell = lab.quell("test").args(["--json"]).env("PYTHONDONTWRITEBYTECODE", "1");
+        let quell = env.quell("test").args(["--json"]).env("PYTHONDONTWRITEBYTECODE", "1");
         let done = quell.command(words).finish();
         let data = data(&done);
         assert_eq!((done.code(), &data["status"]), (Some(125), &json!("error")), "{words:?}: {data:#}");
@@ -480,11 +480,11 @@ fn a_runner_that_exits_with_0_before_its_end_is_an_error() {
     };
     let text = "import os, unittest\nclass TestIt(unittest.TestCase):\n    def test_a(self): pass\n    \
                 def test_b(self): os._exit(0)\n    def test_c(self): pass\n";
-    lab.write("tests/test_exit.py", text);
+    env.write("tests/test_exit.py", text);
     cut_off(&["python3", "-m", "unittest", "tests/test_exit.py"]);
-    lab.script("cargo", "#!/bin/sh\nprintf 'running 2 tests\\ntest a ... ok\\n'\n");
+    env.script("cargo", "#!/bin/sh\nprintf 'running 2 tests\\ntest a ... ok\\n'\n");
     cut_off(&["./cargo", "test"]);
-    lab.script("jest", "#!/bin/sh\nprintf '  ●  process.exit called with \"0\"\\n' >&2\n");
+    env.script("jest", "#!/bin/sh\nprintf '  ●  process.exit called with \"0\"\\n' >&2\n");
     cut_off(&["./jest", "tests"]);
     if !has_program("pytest-3") {
         return skip("a_runner_that_exits_with_0_before_its_end_is_an_error", "no pytest here");
@@ -498,10 +498,10 @@ fn a_runner_that_exits_with_0_before_its_end_is_an_error() {
 
 #[test]
 fn a_runner_that_is_not_to_run_tests_passes_without_a_result() {
-    let lab = lab();
-    lab.write("tests/test_a.py", "def test_a(): pass\n");
+    let env = test_env();
+    env.write("tests/test_a.py", "def test_a(): pass\n");
     let passes = |words: &[&str]| {
-        let quell = lab.quell("test").args(["--json"]).env("PYTHONDONTWRITEBYTECODE", "1");
+        let quell = env.quell("test").args(["--json"]).env("PYTHONDONTWRITEBYTECODE", "1");
         let done = quell.command(words).finish();
         assert_eq!(
             (done.code(), &data(&done)["status"]),
@@ -510,9 +510,9 @@ fn a_runner_that_is_not_to_run_tests_passes_without_a_result() {
             done.stdout
         );
     };
-    lab.script("quiet", "#!/bin/sh\n");
+    env.script("quiet", "#!/bin/sh\n");
     for name in ["cargo", "go", "jest", "vitest", "cargo-nextest"] {
-        symlink("quiet", lab.path(name)).expect("a link");
+        symlink("quiet", env.path(name)).expect("a link");
     }
     for line in
         ["./quiet", "sh -c true", "python3 -m unittest --help", "./cargo test --no-run", "./go test ."]
@@ -535,12 +535,12 @@ fn a_runner_that_is_not_to_run_tests_passes_without_a_result() {
 #[test]
 fn the_report_that_pytest_writes_for_quell_is_the_runs_own_and_takes_the_place_of_no_other() {
     let name = "the_report_that_pytest_writes_for_quell_is_the_runs_own_and_takes_the_place_of_no_other";
-    let lab = lab();
-    let Some(pytest) = pytest(&lab, name) else { return };
+    let env = test_env();
+    let Some(pytest) = pytest(&env, name) else { return };
     let text = "import subprocess\nclass TestX:\n    def test_nested(self):\n        \
                 subprocess.run(['pytest-3', '-p', 'no:cacheprovider', 'src'])\ndef test_bad(): assert 0\n";
-    lab.write("tests/test_a.py", text);
-    lab.write("src/test_b.py", "def test_1(): pass\ndef test_2(): pass\ndef test_3(): pass\n");
+    env.write("tests/test_a.py", text);
+    env.write("src/test_b.py", "def test_1(): pass\ndef test_2(): pass\ndef test_3(): pass\n");
     let run = |words: &[&str]| data(&pytest(&[], &[words, &["tests"]].concat()).finish());
     let counts = |answer: &Value| {
         let counts = &answer["counts"];
@@ -554,11 +554,11 @@ fn the_report_that_pytest_writes_for_quell_is_the_runs_own_and_takes_the_place_o
     assert_eq!(answer["junit"], Value::Null, "{answer:#}");
     assert_eq!(counts(&run(&["--"])), all("pytest"));
     // Where `start` is denied the keeper makes the request again.
-    lab.write("quell.toml", "[guard]\ndeny = [\"start\"]\n");
+    env.write("quell.toml", "[guard]\ndeny = [\"start\"]\n");
     assert_eq!(counts(&run(&["-q"])), all("pytest"));
-    lab.write("pytest.ini", "[pytest]\naddopts = --junitxml=own.xml\n");
+    env.write("pytest.ini", "[pytest]\naddopts = --junitxml=own.xml\n");
     let answer = run(&["-v"]);
-    assert!(lab.path("own.xml").exists(), "{answer:#}");
+    assert!(env.path("own.xml").exists(), "{answer:#}");
     assert_eq!(counts(&answer), all("pytest"), "{answer:#}");
     let scoped = pytest(&["--scope", "tests"], &["tests"]).finish();
     assert_eq!(counts(&data(&scoped)), all("junit"), "{}", scoped.stdout);
@@ -571,17 +571,17 @@ fn what_cut_a_run_short_is_named() {
         (&["keeper"][..], "it was cut short: its keeper was killed"),
         (&["standby", "keeper"], "it was cut short: its keeper was killed"),
     ] {
-        let lab = lab();
+        let env = test_env();
         let running =
-            lab.quell("test").args(["--evidence", "ev.json"]).script("echo begun; sleep $N").start();
+            env.quell("test").args(["--evidence", "ev.json"]).script("echo begun; sleep $N").start();
         // It shows what the tests write as soon as it has heard that they were started.
         assert!(eventually(PATIENCE, || running.stdout().contains("begun")), "{}", running.stderr());
-        let [id] = &lab.ids("live")[..] else { panic!("not one job: {:?}", lab.ids("live")) };
-        lab.job(id).lose_all(lost);
+        let [id] = &env.ids("live")[..] else { panic!("not one job: {:?}", env.ids("live")) };
+        env.job(id).lose_all(lost);
         running.finish();
-        let evidence = receipt(&lab.path("ev.json")).expect("evidence");
+        let evidence = receipt(&env.path("ev.json")).expect("evidence");
         let said = (&evidence["status"], &evidence["reason"]);
         assert_eq!(said, (&json!("error"), &json!(reason)), "{evidence:#}");
-        assert_eq!(lab.oracle.survivors_after(PATIENCE), []);
+        assert_eq!(env.oracle.survivors_after(PATIENCE), []);
     }
 }

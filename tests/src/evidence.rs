@@ -23,7 +23,7 @@ pub struct Record {
 }
 
 impl TestEnv {
-    /// Every record in the lab's state directory.
+    /// Every record in the environment's state directory.
     pub fn records(&self) -> Vec<Record> {
         self.records_in(&self.home())
     }

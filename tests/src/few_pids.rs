@@ -27,7 +27,7 @@ pub fn available() -> Result<(), String> {
 /// Runs `script` in such a namespace beside ten sleepers and a process that forks all the time, and checks that none of them
 /// was hit. The script has `$A` (the actors), `$Q` (quell), `$T` (the token), `$N` (a time for `sleep`), `$CONTAIN` and
 /// `$ROUNDS`.
-pub fn check_bystanders(lab: &TestEnv, contain: Contain, script: &str) {
+pub fn check_bystanders(env: &TestEnv, contain: Contain, script: &str) {
     let whole = format!(
         r#"
         echo {PID_MAX} >/proc/sys/kernel/pid_max || exit 77
@@ -42,17 +42,17 @@ pub fn check_bystanders(lab: &TestEnv, contain: Contain, script: &str) {
     );
     let output = Command::new("unshare")
         .args(["-pf", "--mount-proc", "--kill-child", "bash", "-c", &whole])
-        .current_dir(lab.dir())
-        .env("QUELL_HOME", lab.home())
-        .env("A", lab.actor_path())
-        .env("Q", lab.quell_path())
-        .env("T", lab.oracle.token())
-        .env("N", lab.oracle.nap())
+        .current_dir(env.dir())
+        .env("QUELL_HOME", env.home())
+        .env("A", env.actor_path())
+        .env("Q", env.quell_path())
+        .env("T", env.oracle.token())
+        .env("N", env.oracle.nap())
         .env("CONTAIN", contain.word())
         .env("ROUNDS", (rounds() / 10).max(1).to_string())
         .output()
         .expect("unshare");
-    let read = |name: &str| fs::read_to_string(lab.path(name)).unwrap_or_default();
+    let read = |name: &str| fs::read_to_string(env.path(name)).unwrap_or_default();
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     let all = [read("churn.out"), read("codes.out"), read("stderr.out")].concat();
     assert_eq!(printed, "churn 0 sleepers 10\n", "{contain:?}: {all}");

@@ -89,8 +89,8 @@ impl Contain {
     /// Only quell's own word that the host can't give it counts as "not available"; whatever else goes wrong is a
     /// failure, and so is any refusal of the reaper.
     fn try_it(self, user: User) -> Result<(), String> {
-        let lab = TestEnv::for_containment(user, self);
-        let done = lab.run().args(["--json", "--contain", self.word()]).command(["true"]).finish();
+        let env = TestEnv::for_containment(user, self);
+        let done = env.run().args(["--json", "--contain", self.word()]).command(["true"]).finish();
         if done.code() == Some(0) {
             // Else everything that is tested with it would be tested with something weaker.
             assert!(

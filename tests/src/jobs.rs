@@ -11,10 +11,10 @@ use crate::{
     test_env::TestEnv,
 };
 
-/// A job that `quell start` has started. Stopped by the lab's end at the latest.
+/// A job that `quell start` has started. Stopped by the environment's end at the latest.
 #[derive(Debug)]
 pub struct Background<'l> {
-    lab: &'l TestEnv,
+    env: &'l TestEnv,
     /// Its id.
     pub id: String,
     starter: Option<Running>,
@@ -24,7 +24,7 @@ impl<'l> Quell<'l> {
     /// Starts it (the verb is `start`), which must succeed. If the program is an actor or a script that says when it is
     /// ready, waits for that.
     pub fn begin(self) -> Background<'l> {
-        let (lab, says_ready) = (self.lab(), self.says_ready());
+        let (env, says_ready) = (self.test_env(), self.says_ready());
         let mut starter = self.start();
         let status = starter.wait_exit(PATIENCE).expect("`quell start` returns");
         assert!(status.success(), "quell start: {status}: {}", starter.stderr());
@@ -34,7 +34,7 @@ impl<'l> Quell<'l> {
         starter.wait_output_closed(READER_PATIENCE);
         let id = starter.stdout().lines().last().unwrap_or_default().to_owned();
         assert_eq!(id.len(), 26, "`quell start` prints an id, not {id:?}");
-        Background { lab, id, starter: Some(starter) }
+        Background { env, id, starter: Some(starter) }
     }
 }
 
@@ -46,7 +46,7 @@ impl TestEnv {
 
     /// The job with this id.
     pub fn job(&self, id: &str) -> Background<'_> {
-        Background { lab: self, id: id.to_owned(), starter: None }
+        Background { env: self, id: id.to_owned(), starter: None }
     }
 
     /// The ids in a directory of quell's home: `jobs`, `live`, `done`.
@@ -68,7 +68,7 @@ pub fn last_json(bytes: &[u8]) -> serde_json::Result<Value> {
 impl Background<'_> {
     /// Its directory.
     pub fn dir(&self) -> PathBuf {
-        self.lab.home().join("jobs").join(&self.id)
+        self.env.home().join("jobs").join(&self.id)
     }
 
     fn json(&self, name: &str) -> Option<Value> {
@@ -114,7 +114,7 @@ impl Background<'_> {
 
     /// Whether it counts as ended.
     pub fn is_over(&self) -> bool {
-        !self.lab.home().join("live").join(&self.id).exists()
+        !self.env.home().join("live").join(&self.id).exists()
     }
 
     /// Waits for its end.
@@ -124,7 +124,7 @@ impl Background<'_> {
 
     /// `quell stop` with these options.
     pub fn stop(&self, options: &[&str]) -> Finished {
-        self.lab.quell("stop").args([self.id.as_str()]).args(options).finish()
+        self.env.quell("stop").args([self.id.as_str()]).args(options).finish()
     }
 
     /// Takes both keepers away at once, so that neither can finish what the other one left, nor start another. When
@@ -145,13 +145,13 @@ impl Background<'_> {
 
     /// Waits until its processes and quell's are gone.
     pub fn wait_quiet(&self, patience: Duration) -> Vec<Process> {
-        self.lab.oracle.survivors_after(patience)
+        self.env.oracle.survivors_after(patience)
     }
 }
 
 impl Drop for Background<'_> {
     fn drop(&mut self) {
-        // After a failure the lab ends what is left; a second panic would hide the first.
+        // After a failure the environment ends what is left; a second panic would hide the first.
         if self.starter.is_some() && !std::thread::panicking() && !self.is_over() {
             let _ = self.stop(&["--now"]);
         }

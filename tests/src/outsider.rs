@@ -22,11 +22,11 @@ pub struct Outsider {
 }
 
 impl Outsider {
-    /// Runs these words as the lab's user, in the lab's cgroup if it has one; `$N` is what to give `sleep`.
-    pub fn start(lab: &TestEnv, words: &[&str], variables: &[(&str, &str)]) -> Outsider {
+    /// Runs these words as the environment's user, in the environment's cgroup if it has one; `$N` is what to give `sleep`.
+    pub fn start(env: &TestEnv, words: &[&str], variables: &[(&str, &str)]) -> Outsider {
         let oracle = Oracle::new();
         let all: Vec<String> =
-            lab.prefix().into_iter().chain(words.iter().map(|word| word.to_string())).collect();
+            env.prefix().into_iter().chain(words.iter().map(|word| word.to_string())).collect();
         let mut command = Command::new(&all[0]);
         command.args(&all[1..]).env("N", oracle.nap()).envs(variables.iter().copied());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -34,20 +34,20 @@ impl Outsider {
     }
 
     /// Runs a script of bash's in a session of its own.
-    pub fn script(lab: &TestEnv, script: &str) -> Outsider {
-        Outsider::start(lab, &["setsid", "bash", "-c", script], &[])
+    pub fn script(env: &TestEnv, script: &str) -> Outsider {
+        Outsider::start(env, &["setsid", "bash", "-c", script], &[])
     }
 
     /// A sleep in a session of its own, with these variables.
-    pub fn sleeper(lab: &TestEnv, variables: &[(&str, &str)]) -> (Outsider, Process) {
-        let outsider = Outsider::start(lab, &["setsid", "bash", "-c", "exec sleep $N"], variables);
+    pub fn sleeper(env: &TestEnv, variables: &[(&str, &str)]) -> (Outsider, Process) {
+        let outsider = Outsider::start(env, &["setsid", "bash", "-c", "exec sleep $N"], variables);
         let process = outsider.find("sleep");
         (outsider, process)
     }
 
     /// A PID namespace outside of every job, and its init; none where user namespaces can't be made.
-    pub fn pid_namespace(lab: &TestEnv) -> Option<(Outsider, Process)> {
-        let outsider = Outsider::start(lab, &["unshare", "-Urfp", "bash", "-c", "exec sleep $N"], &[]);
+    pub fn pid_namespace(env: &TestEnv) -> Option<(Outsider, Process)> {
+        let outsider = Outsider::start(env, &["unshare", "-Urfp", "bash", "-c", "exec sleep $N"], &[]);
         let mut init = None;
         eventually(PATIENCE, || {
             init = outsider.oracle.survivors().into_iter().find(|found| found.command.starts_with("sleep"));

@@ -29,7 +29,7 @@ pub const READER_PATIENCE: Duration = Duration::from_secs(10);
 /// A quell command line in the making.
 #[derive(Debug)]
 pub struct Quell<'l> {
-    lab: &'l TestEnv,
+    test_env: &'l TestEnv,
     program: PathBuf,
     wrapper: Vec<OsString>,
     args: Vec<OsString>,
@@ -41,10 +41,10 @@ pub struct Quell<'l> {
 }
 
 impl<'l> Quell<'l> {
-    pub(crate) fn new(lab: &'l TestEnv, verb: &str) -> Quell<'l> {
+    pub(crate) fn new(env: &'l TestEnv, verb: &str) -> Quell<'l> {
         Quell {
-            lab,
-            program: lab.quell_path(),
+            test_env: env,
+            program: env.quell_path(),
             wrapper: Vec::new(),
             args: vec![verb.into()],
             command: Vec::new(),
@@ -55,8 +55,8 @@ impl<'l> Quell<'l> {
         }
     }
 
-    pub(crate) fn lab(&self) -> &'l TestEnv {
-        self.lab
+    pub(crate) fn test_env(&self) -> &'l TestEnv {
+        self.test_env
     }
 
     pub(crate) fn says_ready(&self) -> bool {
@@ -89,8 +89,8 @@ impl<'l> Quell<'l> {
     /// A bad actor as the program. It says when its shape is up: [`Running::wait_ready`].
     pub fn actor(mut self, kind: &str, arg: Option<&str>) -> Self {
         self.ready = true;
-        let actor = self.lab.actor_path().into_os_string();
-        let words = [actor, kind.into(), self.lab.oracle.token().into()];
+        let actor = self.test_env.actor_path().into_os_string();
+        let words = [actor, kind.into(), self.test_env.oracle.token().into()];
         self.command(words.into_iter().chain(arg.map(OsString::from)))
     }
 
@@ -99,12 +99,12 @@ impl<'l> Quell<'l> {
     /// token, `$INNER` a state directory for a quell inside.
     pub fn script(mut self, text: &str) -> Self {
         self.ready = true;
-        let lab = self.lab;
-        self.env("N", lab.oracle.nap())
-            .env("Q", lab.quell_path())
-            .env("A", lab.actor_path())
-            .env("T", lab.oracle.token())
-            .env("INNER", lab.inner_home())
+        let env = self.test_env;
+        self.env("N", env.oracle.nap())
+            .env("Q", env.quell_path())
+            .env("A", env.actor_path())
+            .env("T", env.oracle.token())
+            .env("INNER", env.inner_home())
             .command(["bash", "-c", text])
     }
 
@@ -135,7 +135,7 @@ impl<'l> Quell<'l> {
     /// The whole command line.
     pub fn words(&self) -> Vec<OsString> {
         let mut words = self.wrapper.clone();
-        words.extend(self.lab.prefix().into_iter().map(OsString::from));
+        words.extend(self.test_env.prefix().into_iter().map(OsString::from));
         words.push(self.program.clone().into());
         words.extend(self.args.iter().cloned());
         if !self.command.is_empty() {
@@ -148,11 +148,11 @@ impl<'l> Quell<'l> {
     fn to_command(&self) -> Command {
         let words = self.words();
         let mut command = Command::new(&words[0]);
-        command.args(&words[1..]).current_dir(self.lab.dir());
+        command.args(&words[1..]).current_dir(self.test_env.dir());
         // Not the caller's PATH: it may hold directories that the user can't search.
         command.env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
-        command.env("QUELL_HOME", self.lab.home()).env("HOME", self.lab.dir());
-        command.envs(self.lab.session_variables().iter().cloned());
+        command.env("QUELL_HOME", self.test_env.home()).env("HOME", self.test_env.dir());
+        command.envs(self.test_env.session_variables().iter().cloned());
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
         command
     }
@@ -168,7 +168,7 @@ impl<'l> Quell<'l> {
     pub fn start(self) -> Running {
         let (send, events) = channel();
         let mut command = self.to_command();
-        let fifo = self.ready.then(|| self.lab.fifo());
+        let fifo = self.ready.then(|| self.test_env.fifo());
         let ready = fifo.map(|path| {
             command.env("QUELL_TEST_READY", &path);
             listen(&path, send.clone())
@@ -179,7 +179,7 @@ impl<'l> Quell<'l> {
             Some(file) => command.stdout(file),
             None => command.stdout(collect(&output, send.clone())),
         };
-        let stderr = self.lab.fresh("stderr");
+        let stderr = self.test_env.fresh("stderr");
         command.stderr(File::create(&stderr).expect("a file for stderr"));
         let started = Instant::now();
         let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));

@@ -11,21 +11,21 @@ use crate::{UNIGNORED, run::PATIENCE, test_env::TestEnv};
 /// A bash in a terminal of 80 by 24. Ended when dropped.
 #[derive(Debug)]
 pub struct Terminal<'l> {
-    lab: &'l TestEnv,
+    env: &'l TestEnv,
 }
 
 impl<'l> Terminal<'l> {
-    /// Opens it, in the lab's directory, with the variables of [`crate::run::Quell::script`].
-    pub fn open(lab: &'l TestEnv) -> Terminal<'l> {
-        let terminal = Terminal { lab };
+    /// Opens it, in the environment's directory, with the variables of [`crate::run::Quell::script`].
+    pub fn open(env: &'l TestEnv) -> Terminal<'l> {
+        let terminal = Terminal { env };
         let mut tmux = terminal.tmux();
         tmux.args(["-f", "/dev/null", "new-session", "-d", "-x", "80", "-y", "24"]);
         tmux.arg(format!("{} PS1='$ ' bash --norc --noprofile -i", UNIGNORED.join(" ")));
-        tmux.env("QUELL_HOME", lab.home()).env("HOME", lab.dir()).current_dir(lab.dir());
-        tmux.env("N", lab.oracle.nap())
-            .env("Q", lab.quell_path())
-            .env("A", lab.actor_path())
-            .env("T", lab.oracle.token());
+        tmux.env("QUELL_HOME", env.home()).env("HOME", env.dir()).current_dir(env.dir());
+        tmux.env("N", env.oracle.nap())
+            .env("Q", env.quell_path())
+            .env("A", env.actor_path())
+            .env("T", env.oracle.token());
         tmux.env_remove("TMUX").env("TERM", "xterm").env("LC_ALL", "C.UTF-8");
         // Otherwise the shell of the passwd entry, which for an unprivileged test user may be nologin.
         tmux.env("SHELL", "/bin/sh");
@@ -82,8 +82,8 @@ impl<'l> Terminal<'l> {
 
     fn tmux(&self) -> Command {
         let mut tmux = Command::new("tmux");
-        tmux.args(["-L", self.lab.oracle.token()]);
-        tmux.env("TMUX_TMPDIR", self.lab.dir());
+        tmux.args(["-L", self.env.oracle.token()]);
+        tmux.env("TMUX_TMPDIR", self.env.dir());
         tmux
     }
 

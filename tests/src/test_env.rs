@@ -22,7 +22,7 @@ use crate::{
 /// Removed with all it holds when dropped; what still runs of the test is ended first.
 #[derive(Debug)]
 pub struct TestEnv {
-    /// Finds the processes of this lab: all have its token in their environment.
+    /// Finds the processes of this environment: all have its token in their environment.
     pub oracle: Oracle,
     user: User,
     dir: PathBuf,
@@ -34,14 +34,14 @@ pub struct TestEnv {
 }
 
 impl TestEnv {
-    /// A lab for quell as this user.
+    /// An environment for quell as this user.
     pub fn new(user: User) -> TestEnv {
         let oracle = Oracle::new();
         let dir = std::env::temp_dir().join(format!("quell-{}", oracle.token()));
         fs::create_dir(&dir).expect("a directory for the test");
-        let lab = TestEnv { oracle, user, dir, delegated: None, session: None, serial: AtomicUsize::new(0) };
-        lab.give(&lab.dir);
-        lab
+        let env = TestEnv { oracle, user, dir, delegated: None, session: None, serial: AtomicUsize::new(0) };
+        env.give(&env.dir);
+        env
     }
 
     /// An environment for quell as the user that runs the tests.
@@ -49,24 +49,24 @@ impl TestEnv {
         TestEnv::new(if host::am_root() { User::Root } else { User::Ordinary })
     }
 
-    /// A lab where the user has what the containment needs: an ordinary user needs a cgroup of its
+    /// An environment where the user has what the containment needs: an ordinary user needs a cgroup of its
     /// own, which root can give.
     pub fn for_containment(user: User, contain: Contain) -> TestEnv {
-        let mut lab = TestEnv::new(user);
+        let mut env = TestEnv::new(user);
         if contain == Contain::Cgroup && user == User::Ordinary && host::am_root() {
-            lab.delegate();
+            env.delegate();
         }
-        lab
+        env
     }
 
-    /// A lab for this setting where [`TestEnv::leftovers`] sees every cgroup that quell makes, on record or
+    /// An environment for this setting where [`TestEnv::leftovers`] sees every cgroup that quell makes, on record or
     /// not: root, too, gets one to make them in.
     pub fn enclosed(setting: Setting) -> TestEnv {
-        let mut lab = TestEnv::new(setting.user);
+        let mut env = TestEnv::new(setting.user);
         if setting.contain == Contain::Cgroup && host::am_root() {
-            lab.delegate();
+            env.delegate();
         }
-        lab
+        env
     }
 
     fn delegate(&mut self) {
@@ -78,7 +78,7 @@ impl TestEnv {
         });
     }
 
-    /// A lab for this setting.
+    /// An environment for this setting.
     pub fn with(setting: Setting) -> TestEnv {
         TestEnv::for_containment(setting.user, setting.contain)
     }
@@ -90,9 +90,9 @@ impl TestEnv {
 
     /// An environment for an ordinary user with a systemd user manager.
     pub fn beside(manager: &SystemdUser) -> TestEnv {
-        let mut lab = TestEnv::new(User::Ordinary);
-        lab.session = Some(manager.session().clone());
-        lab
+        let mut env = TestEnv::new(User::Ordinary);
+        env.session = Some(manager.session().clone());
+        env
     }
 
     /// The user that quell runs as here.
@@ -100,12 +100,12 @@ impl TestEnv {
         self.user
     }
 
-    /// The lab's directory; the user may write in it.
+    /// The environment's directory; the user may write in it.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// A file of this name in the lab.
+    /// A file of this name in the environment.
     pub fn path(&self, name: &str) -> PathBuf {
         self.dir.join(name)
     }
@@ -115,12 +115,12 @@ impl TestEnv {
         self.path(&format!("{stem}-{}", self.serial.fetch_add(1, Ordering::Relaxed)))
     }
 
-    /// quell's state directory in this lab.
+    /// quell's state directory in this environment.
     pub fn home(&self) -> PathBuf {
         self.path("home")
     }
 
-    /// The state directory for a quell that runs inside a job of this lab.
+    /// The state directory for a quell that runs inside a job of this environment.
     pub fn inner_home(&self) -> PathBuf {
         self.path("inner-home")
     }
@@ -128,7 +128,7 @@ impl TestEnv {
     /// A file with this text, that the user owns.
     pub fn write(&self, name: &str, text: &str) -> PathBuf {
         let path = self.path(name);
-        fs::write(&path, text).expect("a file in the lab");
+        fs::write(&path, text).expect("a file in the test environment");
         self.give(&path);
         path
     }
@@ -218,11 +218,11 @@ impl TestEnv {
 
     fn give(&self, path: &Path) {
         if self.user == User::Ordinary && host::am_root() {
-            chown(path, Some(NOBODY), Some(NOBODY)).expect("chown in the lab");
+            chown(path, Some(NOBODY), Some(NOBODY)).expect("chown in the test environment");
         }
     }
 
-    /// A build directory below /root is closed to other users: then the lab gets a copy.
+    /// A build directory below /root is closed to other users: then the environment gets a copy.
     fn reachable(&self, program: &Path, name: &str, known: &OnceLock<bool>) -> PathBuf {
         if self.user == User::Root || !host::am_root() {
             return program.to_owned();

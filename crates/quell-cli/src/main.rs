@@ -28,7 +28,7 @@ use std::process::ExitCode;
 
 use args::Parsed;
 
-// musl's own takes three times the pages for what a command needs, and each page is a fault.
+// musl's own allocator takes three times as many pages, and each page costs a page fault.
 #[cfg(all(target_os = "linux", target_env = "musl"))]
 #[global_allocator]
 static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
@@ -56,14 +56,14 @@ fn too_small(limit: u64) -> ExitCode {
 #[inline(never)]
 fn begin() -> ExitCode {
     if let Some(how) = quell::binary::raised_rights() {
-        // Before anything of the caller's is looked at: it would be done with rights that the caller doesn't have.
+        // Before anything from the caller is read: it would be used with rights that the caller does not have.
         eprintln!(
             "quell: won't run with more rights than its caller ({how}): remove that from the program file"
         );
         return ExitCode::from(125);
     }
     quell::binary::remember_user();
-    // A file that may not grow any more is an error to be told, not a reason to die.
+    // A file at its size limit is an error to report; the signal would kill this process.
     #[cfg(target_os = "linux")]
     quell::binary::ignore(quell::Signal::XFSZ);
     match args::parse(std::env::args_os().collect()) {

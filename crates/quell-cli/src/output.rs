@@ -1,5 +1,5 @@
-//! What quell says, and where: results on stdout, everything else on stderr, errors in one line or in JSON. All of it
-//! leaves here, and nothing that leaves here can give a terminal orders.
+//! quell's output: results on stdout, everything else on stderr, errors in one line or in JSON. All output goes through
+//! here, without control sequences that a terminal would obey.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -13,7 +13,7 @@ use crate::errors::exit::FAILED;
 
 static MASKS: Mutex<Vec<Mask>> = Mutex::new(Vec::new());
 
-/// Masks these values, too, in all errors and messages from here on.
+/// Masks these values in all later errors and messages.
 pub fn hide(mask: Mask) {
     MASKS.lock().unwrap_or_else(PoisonError::into_inner).push(mask);
 }
@@ -46,7 +46,7 @@ fn shortened(text: String) -> String {
     format!("{head}… ({left_out} characters left out) …{tail}")
 }
 
-/// Says an error, and gives its exit code. With `json` it goes to stdout as an envelope, else, or if that can't be written,
+/// Prints an error and returns its exit code. With `json` it goes to stdout as an envelope, else, or if that can't be written,
 /// to stderr.
 pub fn fail(verb: &str, json: bool, code: u8, error: &ErrorBody) -> ExitCode {
     let [message, hint] = [&error.message, &error.hint].map(|text| shortened(hidden(text)));
@@ -62,7 +62,7 @@ pub fn fail(verb: &str, json: bool, code: u8, error: &ErrorBody) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Writes a result; an error has been said already and its exit code comes back. A reader that left is no error.
+/// Prints a result. Returns the exit code of an error, which is printed too. A closed pipe is not an error.
 pub fn to_stdout(text: &str) -> Option<ExitCode> {
     match write(&printable_lines(text)) {
         Ok(()) | Err(None) => None,
@@ -79,14 +79,14 @@ pub fn painted_to_stdout(text: &str) -> Option<ExitCode> {
     }
 }
 
-/// Writes one of many results. The exit code comes back when no more is to be written: something went wrong, which has
-/// been said already, or the reader has left, which is no error.
+/// Prints one of many results. Returns an exit code when no more can be printed: after an error, which is printed too, or
+/// after the reader has closed the pipe, which is not an error.
 #[cfg(target_os = "linux")]
 pub fn to_reader(text: &str) -> Option<ExitCode> {
     write(&printable_lines(text)).err().map(|failed| failed.unwrap_or(ExitCode::SUCCESS))
 }
 
-/// Without an exit code the reader has left.
+/// Without an exit code the reader has closed the pipe.
 fn write(text: &str) -> Result<(), Option<ExitCode>> {
     if quell::binary::closed_at_start()[1] {
         to_stderr("quell: can't write the result: stdout is closed (open it, or send it to a file)\n");

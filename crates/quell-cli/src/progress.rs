@@ -5,13 +5,13 @@ use std::io::{IsTerminal, Write};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What is shorter needs no line.
+/// A shorter wait shows no line.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
 struct Shared {
     over: bool,
-    /// Whether the line stands on the terminal.
+    /// Whether the line is on the terminal.
     shown: bool,
 }
 
@@ -51,7 +51,7 @@ impl Progress {
                 }
             }
         };
-        // Without a thread there is no line.
+        // If no thread can be started, no line is shown.
         Self(quell::binary::thread().spawn(paint).ok().map(|_| shared))
     }
 

@@ -11,7 +11,7 @@ use crate::args::{self, CliCommand};
 use crate::errors::{self, exit};
 use crate::output;
 
-/// Says that this can't be done here yet.
+/// Reports that this platform is not supported yet.
 pub fn carry_out(verb: CliCommand) -> ExitCode {
     match verb {
         CliCommand::Run(args) => return run::run(args.0, None),

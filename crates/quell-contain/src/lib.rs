@@ -1,8 +1,8 @@
 //! How a process tree is contained and stopped.
 //!
-//! [`Containment::acquire`] finds what the host allows, [`Containment::spawn`] makes the root inside it, and [`Containment::ask`],
-//! [`Containment::kill_round`] and [`Containment::count`] are the steps of a stop. The four containments are in `linux/backend/`, one file each,
-//! with the same functions. On platforms that quell is not built for yet the same names say so.
+//! [`Containment::acquire`] chooses what holds the tree, [`Containment::spawn`] makes the root inside it, and
+//! [`Containment::ask`], [`Containment::kill_round`] and [`Containment::count`] are the steps of a stop. [`StopEngine`] calls
+//! them in the order that the lifecycle decides. `linux/mod.rs` has a map of the files.
 #![forbid(unsafe_code)]
 
 #[cfg(target_os = "linux")]

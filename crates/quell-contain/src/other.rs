@@ -1,8 +1,8 @@
-//! The platforms that quell can't hold a tree on yet.
+//! Platforms on which quell can't contain a tree yet.
 
 use crate::Doctor;
 
-/// What this host can do: nothing yet, and why.
+/// Reports that jobs can't be run here, and why.
 pub fn doctor() -> Doctor {
     let why = quell_sys::supported().err().map(|error| error.to_string()).unwrap_or_default();
     Doctor {

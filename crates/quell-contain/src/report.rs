@@ -7,7 +7,7 @@ use serde::Serialize;
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Ability {
-    /// A stable word.
+    /// A stable name.
     pub name: String,
     /// Whether the host has it.
     pub ok: bool,
@@ -21,12 +21,12 @@ pub struct Ability {
 pub struct Doctor {
     /// The operating system and its version.
     pub system: String,
-    /// What was tried, in the order in which it matters.
+    /// What was tried, the most important first.
     pub abilities: Vec<Ability>,
     /// The containments that `--contain` would accept here.
     pub containments: Vec<ContainmentKind>,
-    /// What `--contain auto` takes here; nothing where jobs can't be run at all.
+    /// What `--contain auto` takes here. None if jobs can't be run at all.
     pub auto: Option<ContainmentKind>,
-    /// What could defeat that.
+    /// What can defeat `auto`.
     pub defeated_by: Vec<String>,
 }

@@ -13,7 +13,7 @@ use crate::{
 const ROWS: usize = 40;
 /// How wide the lines are for a reader that is not a terminal.
 const WIDTH: usize = 100;
-/// How many columns a command has at least, in however narrow a terminal.
+/// How many columns a command has at least, even in a narrow terminal.
 const NARROWEST: usize = 16;
 
 /// The account of `receipt`: a headline and the tree, each line with its newline. `columns` is the width of the terminal.
@@ -59,7 +59,7 @@ pub fn headline(receipt: &Receipt) -> String {
         Cause::OwnExit | Cause::ExternalSignal if !receipt.left_at_root_exit.is_empty() => {
             format!("{} outlived the command", processes(receipt.left_at_root_exit.len()))
         }
-        // It came to its end just before it was to be stopped.
+        // It ended just before it was to be stopped.
         Cause::OwnExit => "ended by itself".into(),
         Cause::ExternalSignal => "died of a signal from outside".into(),
         Cause::User => "stopped".into(),
@@ -126,7 +126,7 @@ fn processes(count: usize) -> String {
 /// The time between the request to `member` and the kill, at most the grace that was promised.
 fn grace_given(receipt: &Receipt, member: &Member) -> Duration {
     let Grace { asked, used } = receipt.grace;
-    // What a root that was asked alone has left is asked later.
+    // Where only the root was asked first, the others are asked later.
     let was_asked =
         |step: &&Step| step.step == StepKind::Ask && step.signals.iter().any(|sent| sent.to == member.id);
     let own = receipt.steps.iter().find(was_asked).map(|step| step.moment.at);
@@ -208,7 +208,7 @@ fn draw<'a>(
     rows: &mut Vec<(String, &'a Member)>,
     drawn: &mut BTreeSet<u32>,
 ) {
-    // A pid can stand in a receipt twice, under different start times; its children are drawn once.
+    // A receipt can list a PID twice, with different start times; its children are drawn once.
     rows.push((format!("{indent}{branch}"), member));
     if !drawn.insert(member.id.pid) || indent.chars().count() > 60 {
         return;
@@ -225,8 +225,8 @@ fn draw<'a>(
     }
 }
 
-/// A command as one line of at most `room` characters. The directory of its program goes first, as that of an interpreter
-/// says least; then the middle, as a command is known by both of its ends.
+/// A command as one line of at most `room` characters. First the directory of the program is dropped, then the middle:
+/// people recognize a command by both of its ends.
 fn short(command: &str, room: usize) -> String {
     let clean = printable(command);
     if clean.chars().count() <= room {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The containment that was asked for.
+/// The requested containment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Contain {
@@ -43,8 +43,8 @@ impl ContainmentKind {
         }
     }
 
-    /// Whether the process on record as the root is the init of a PID namespace. Then the root is its first child, and has no
-    /// PID of its own outside.
+    /// Whether the process on record as the root is the init of a PID namespace. Then the root is the first child of that
+    /// init, and its PID outside of the namespace is not recorded.
     pub const fn has_init(self) -> bool {
         matches!(self, Self::Pidns)
     }

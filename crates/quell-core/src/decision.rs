@@ -1,19 +1,21 @@
-//! What the guard says: part of answers, of the audit log and of what a keeper replies.
+//! Decisions of the guard: part of answers, of the audit log and of a keeper's replies.
 
+use std::convert::Infallible;
 use std::fmt;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
 use crate::Mask;
+use crate::text::json_as_text;
 
-/// What the guard says.
+/// A decision of the guard.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Decision {
     /// Whether it may be done.
     pub allowed: bool,
     /// The stable code for programs: `ALLOWED`, or why it is refused, such as `PID_INIT`.
-    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub code: DecisionCode,
     /// What decided: a key of the policy such as `guard.kill.allow`, or `built-in` for what no policy can change.
     pub rule: String,
@@ -26,8 +28,7 @@ pub struct Decision {
 macro_rules! codes {
     ($($code:ident $word:literal,)*) => {
         /// The code of a decision.
-        #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-        #[serde(from = "String", into = "String")]
+        #[derive(Clone, Debug, PartialEq, Eq)]
         #[non_exhaustive]
         pub enum DecisionCode {
             $(#[doc = concat!("`", $word, "`")] $code,)*
@@ -45,12 +46,14 @@ macro_rules! codes {
             }
         }
 
-        impl From<String> for DecisionCode {
-            fn from(word: String) -> Self {
-                match word.as_str() {
+        impl FromStr for DecisionCode {
+            type Err = Infallible;
+
+            fn from_str(word: &str) -> Result<Self, Infallible> {
+                Ok(match word {
                     $($word => Self::$code,)*
-                    _ => Self::Error(word),
-                }
+                    _ => Self::Error(word.to_owned()),
+                })
             }
         }
     };
@@ -122,11 +125,7 @@ codes! {
     PathVariable "PATH_VARIABLE",
 }
 
-impl From<DecisionCode> for String {
-    fn from(code: DecisionCode) -> Self {
-        code.to_string()
-    }
-}
+json_as_text!(DecisionCode);
 
 impl fmt::Display for DecisionCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -134,7 +133,7 @@ impl fmt::Display for DecisionCode {
     }
 }
 
-/// What decides where no policy is asked.
+/// The rule of a decision that no policy can change.
 pub const BUILT_IN: &str = "built-in";
 
 impl Decision {
@@ -165,8 +164,8 @@ impl Decision {
         Self { reason: mask.apply(&self.reason), hint: mask.apply(&self.hint), ..self }
     }
 
-    /// The same for a decision about `words`, of which it may show parts that are cut, escaped or written in another way, so that
-    /// no value is found in them. If there is one in the words, only quotes from words without one are shown.
+    /// The same for a decision about `words`. It may quote parts of them that are cut or escaped, in which a value is not found. So
+    /// if one of the words has a value, only quotes from words without one are shown.
     #[must_use]
     pub fn masked_about(self, mask: &Mask, words: &[String]) -> Self {
         let (hidden, plain): (Vec<&String>, Vec<&String>) = words.iter().partition(|word| mask.hides(word));
@@ -186,7 +185,7 @@ impl Decision {
         Self { reason, hint, ..self }.masked(mask)
     }
 
-    /// This decision if it is an allowance, else itself as an error.
+    /// This decision as `Ok` if it allows, else as an error.
     pub fn ok(self) -> Result<Self, Box<Self>> {
         if self.allowed { Ok(self) } else { Err(Box::new(self)) }
     }

@@ -4,12 +4,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::Signal;
 
-/// Why a run ended, and what brought that about.
+/// Why a run ended, and what caused it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ending {
     /// The reason.
     pub cause: Cause,
-    /// What brought it about.
+    /// What caused it.
     pub actor: Actor,
 }
 
@@ -26,7 +26,7 @@ pub enum Cause {
     User,
     /// Its time was up.
     Timeout,
-    /// The kernel ended it at a limit that was asked for.
+    /// The kernel ended it at a limit of the job.
     Limit,
     /// A process other than quell sent the root a deadly signal.
     ExternalSignal,
@@ -52,7 +52,6 @@ pub enum Actor {
     /// A process that sent quell a signal.
     Sender {
         /// The signal that quell got.
-        #[cfg_attr(feature = "schema", schemars(with = "String"))]
         signal: Signal,
         /// The sender's pid.
         pid: u32,
@@ -94,7 +93,6 @@ pub enum RootOutcome {
     /// A signal ended it.
     Signaled {
         /// The signal.
-        #[cfg_attr(feature = "schema", schemars(with = "String"))]
         signal: Signal,
         /// Whether a core was dumped.
         core: bool,
@@ -104,7 +102,7 @@ pub enum RootOutcome {
         /// The reason.
         reason: String,
     },
-    /// It is gone, and how is not known.
+    /// It is gone; how it ended is not known.
     Unknown,
 }
 

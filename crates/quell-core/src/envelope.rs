@@ -35,8 +35,8 @@ struct Envelope<'a, T> {
 
 /// JSON in which all characters are escaped that a terminal could act on.
 pub fn json(value: &impl Serialize) -> String {
-    // quell's own types can't fail to be written.
-    safe_json(serde_json::to_string(value).unwrap_or_default())
+    // Serializing quell's own types does not fail.
+    safe_json(&serde_json::to_string(value).unwrap_or_default()).into_owned()
 }
 
 /// The envelope of a success.

@@ -40,16 +40,15 @@ impl Environment {
 
 /// A `K=V` without its `=` or its key.
 #[derive(Debug, thiserror::Error)]
-#[error("`{0}` is not an assignment: write KEY=VALUE")]
+#[error("invalid assignment `{0}`: expected KEY=VALUE")]
 pub struct InvalidAssignment(String);
 
 /// A line of an environment file that is not an assignment.
 #[derive(Debug, thiserror::Error)]
 #[error("line {line}: {error}")]
 pub struct InvalidEnvironment {
-    /// Which, from 1 on.
+    /// Its number, from 1 on.
     line: usize,
-    /// Why.
     error: InvalidAssignment,
 }
 

@@ -17,7 +17,6 @@ pub struct JobEvent {
     /// The wall clock, RFC 3339.
     pub time: Timestamp,
     /// The job.
-    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub job: JobId,
     /// Its name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -36,7 +35,7 @@ pub struct JobEvent {
 }
 
 impl JobEvent {
-    /// An event of the job of `spec`, in its run of that number.
+    /// An event in a run of the job of `spec`.
     pub fn new(spec: &JobSpec, time: Timestamp, run: u32, what: EventKind) -> Self {
         let request = &spec.request;
         let (name, session) = (request.name.clone(), request.session.clone());
@@ -71,7 +70,6 @@ pub enum EventKind {
     /// A signal was sent to it on request.
     Signaled {
         /// The signal.
-        #[cfg_attr(feature = "schema", schemars(with = "String"))]
         signal: Signal,
         /// What asked for it.
         actor: Actor,
@@ -81,7 +79,6 @@ pub enum EventKind {
     /// The tree was asked to end.
     Asked {
         /// The signal.
-        #[cfg_attr(feature = "schema", schemars(with = "String"))]
         signal: Signal,
         /// Its grace, in seconds.
         #[serde(with = "crate::seconds")]
@@ -183,17 +180,7 @@ impl EventKind {
             Self::TimedOut => Some(Cause::Timeout),
             Self::Lost { .. } => Some(Cause::KeeperLost),
             Self::Leaked { .. } => Some(Cause::OwnExit),
-            Self::Created
-            | Self::Started { .. }
-            | Self::Ready { .. }
-            | Self::Signaled { .. }
-            | Self::Asked { .. }
-            | Self::RootExited { .. }
-            | Self::OwnerGone { .. }
-            | Self::Restarting { .. }
-            | Self::RestartLimitReached { .. }
-            | Self::StandbyLost
-            | Self::HookFailed { .. } => None,
+            _ => None,
         }
     }
 
@@ -207,16 +194,7 @@ impl EventKind {
             Self::Killed { .. } => Some(HookEvent::Killed),
             Self::Leaked { .. } => Some(HookEvent::Leaked),
             Self::Lost { .. } => Some(HookEvent::Lost),
-            Self::Created
-            | Self::StopAsked { .. }
-            | Self::Signaled { .. }
-            | Self::Asked { .. }
-            | Self::RootExited { .. }
-            | Self::OwnerGone { .. }
-            | Self::Restarting { .. }
-            | Self::RestartLimitReached { .. }
-            | Self::StandbyLost
-            | Self::HookFailed { .. } => None,
+            _ => None,
         }
     }
 }

@@ -3,20 +3,20 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
 use ulid::Ulid;
 
+use crate::text::json_as_text;
+
 /// The id of one job. It is a valid file name by construction: 26 characters of Crockford's base 32.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobId(Ulid);
 
 /// A text that is not a job id.
 #[derive(Debug, thiserror::Error)]
-#[error("`{0}` is not a job id: an id has 26 letters and digits, such as 01KA3W6Z0GJ8X4T9M2N7Q5R1SB")]
+#[error("invalid job id `{0}`: expected 26 letters and digits, such as 01KA3W6Z0GJ8X4T9M2N7Q5R1SB")]
 pub struct InvalidId(String);
 
-/// How many of the 80 bits behind the wall clock tell the boot, and how many the ticks since then: enough for five years.
+/// Of the 80 bits after the wall clock, how many identify the boot, and how many count clock ticks since then: five years.
 const BOOT_BITS: u32 = 16;
 const TICK_BITS: u32 = 34;
 
@@ -26,14 +26,14 @@ impl JobId {
         Self(Ulid::from_parts(unix_ms, random))
     }
 
-    /// An id that also says when it was made by a clock that cannot be set: in clock ticks since boot `boot`. The random
-    /// bits come first, so that ids of one millisecond differ in their first characters.
+    /// An id that also holds its time on a clock that cannot be set: clock ticks since the boot `boot`. The random bits come
+    /// first, so that ids of one millisecond differ in their first characters.
     pub fn born(unix_ms: u64, boot: u16, ticks: u64, random: u128) -> Self {
         let ticks = u128::from(ticks) & ((1 << TICK_BITS) - 1);
         Self::new(unix_ms, random << (BOOT_BITS + TICK_BITS) | ticks << BOOT_BITS | u128::from(boot))
     }
 
-    /// When it was made, in clock ticks since boot `boot`; none if it was made in another boot.
+    /// When it was made, in clock ticks since the boot `boot`; none if it was made in another boot.
     pub fn ticks_since(&self, boot: u16) -> Option<u64> {
         let bits = self.0.random();
         let ticks = bits >> BOOT_BITS & ((1 << TICK_BITS) - 1);
@@ -41,7 +41,7 @@ impl JobId {
     }
 
     /// Whether `text` could be the beginning of an id that is made between 2004 and 2039, as quell prints it (8 characters or
-    /// more, in any case). No job may be named so: its name would hide the other job.
+    /// more, in any case). Such a text is refused as a name, because the name would hide the job with that id.
     pub fn may_begin_with(text: &str) -> bool {
         let of_ids = |byte: u8| byte.is_ascii_alphanumeric() && !b"ILOU".contains(&byte.to_ascii_uppercase());
         (8..=26).contains(&text.len()) && text.starts_with("01") && text.bytes().all(of_ids)
@@ -75,19 +75,7 @@ impl FromStr for JobId {
     }
 }
 
-impl TryFrom<String> for JobId {
-    type Error = InvalidId;
-
-    fn try_from(text: String) -> Result<Self, InvalidId> {
-        text.parse()
-    }
-}
-
-impl From<JobId> for String {
-    fn from(id: JobId) -> String {
-        id.to_string()
-    }
-}
+json_as_text!(JobId);
 
 #[cfg(test)]
 mod tests {

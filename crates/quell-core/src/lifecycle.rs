@@ -9,8 +9,8 @@
 //!                       └──────────────▶ killing ─count 0 | proof time over─▶ ended
 //! ```
 //!
-//! The keeper feeds events and carries out the actions; nothing here knows of a kernel. There is one deadline: what
-//! it means follows from the state (starting, running, draining: the timeout; asking: the grace; killing: the proof).
+//! The keeper feeds events and carries out the actions; nothing here depends on a kernel. There is one deadline, whose
+//! meaning follows from the state (starting, running, draining: the timeout; asking: the grace; killing: the proof).
 
 use std::time::Duration;
 
@@ -64,14 +64,14 @@ pub struct StopRequest {
     pub ask: Option<AskScope>,
 }
 
-/// What a count of the living members said.
+/// The result of counting the living members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Count {
     /// This many are alive; a zombie root does not count.
     Alive(usize),
-    /// So many are alive, and none of them may be signalled: another round would change nothing.
+    /// This many are alive, and this process may signal none of them: another round would change nothing.
     Refused(usize),
-    /// It could not be counted. Never taken for zero.
+    /// They could not be counted. Never taken for zero.
     Unknown(String),
 }
 
@@ -103,9 +103,9 @@ pub enum Action {
     Arm(Duration),
     /// Bring the deadline forward to this far from now, if it is later.
     Shorten(Duration),
-    /// Put the deadline off to this far from now, if it is sooner.
+    /// Postpone the deadline to this far from now, if it is sooner.
     Extend(Duration),
-    /// Take the deadline away.
+    /// Remove the deadline.
     Disarm,
     /// Count the members and report [`LifecycleEvent::Counted`].
     Count,
@@ -122,7 +122,7 @@ pub enum Action {
     Finish,
 }
 
-/// What a keeper had said of a job before it was lost.
+/// What the keeper had reported before it was lost.
 #[derive(Clone, Debug, Default)]
 pub struct LastKnown {
     /// How the root ended.
@@ -190,12 +190,12 @@ impl Lifecycle {
         let LastKnown { root, ending, leaked, stop } = known;
         let (grace, ask) = stop.unwrap_or((rules.plan.grace, rules.plan.ask));
         let mut life = Self { root, ending, leaked, grace, ask, ..Self::new(rules) };
-        life.settle(Cause::KeeperLost, Actor::Unknown);
+        life.set_ending(Cause::KeeperLost, Actor::Unknown);
         let actions = life.kill(Some(KillReason::KeeperLost));
         (life, actions)
     }
 
-    /// Processes that run already, and whose stop begins now. The first actions come with it.
+    /// Processes that run already, and whose stop begins now. Returns the first actions too.
     pub fn adopted(plan: StopPlan) -> (Self, Vec<Action>) {
         let rules = LifecycleRules { plan, until: Until::Tree, timeout: None };
         let mut life = Self::new(rules);
@@ -203,7 +203,7 @@ impl Lifecycle {
         (life, actions)
     }
 
-    /// Where it is.
+    /// The present phase.
     pub fn state(&self) -> Phase {
         self.state
     }
@@ -213,7 +213,7 @@ impl Lifecycle {
         self.root.as_ref()
     }
 
-    /// Why it ends, once that is settled. The first reason stays.
+    /// Why it ends, once that is known. The first reason stays.
     pub fn ending(&self) -> Option<&(Cause, Actor)> {
         self.ending.as_ref()
     }
@@ -228,7 +228,7 @@ impl Lifecycle {
         self.ask
     }
 
-    /// Whether descendants were alive when the root had exited by itself and nothing but its exit was waited for.
+    /// Whether descendants were alive when the root had exited by itself, for a job that ends with its root.
     pub fn leaked(&self) -> bool {
         self.leaked
     }
@@ -322,7 +322,7 @@ impl Lifecycle {
                 vec![Action::Count]
             }
             (Phase::Running | Phase::Draining, LifecycleEvent::StopAsked(request)) => {
-                self.settle(request.cause, request.actor);
+                self.set_ending(request.cause, request.actor);
                 self.ask = request.ask.unwrap_or(self.ask);
                 match request.mode {
                     StopMode::Ask => self.ask_to_end(self.rules.plan.grace),
@@ -331,7 +331,7 @@ impl Lifecycle {
                 }
             }
             (Phase::Running | Phase::Draining, LifecycleEvent::Deadline) => {
-                self.settle(Cause::Timeout, Actor::Quell);
+                self.set_ending(Cause::Timeout, Actor::Quell);
                 self.ask_to_end(self.rules.plan.grace)
             }
             (
@@ -343,7 +343,7 @@ impl Lifecycle {
             ) => vec![],
 
             (Phase::Draining, LifecycleEvent::Counted(Count::Alive(0))) => {
-                self.settle_own_end();
+                self.set_own_ending();
                 self.end(Verdict::Gone)
             }
             (Phase::Draining, LifecycleEvent::Counted(count)) => {
@@ -351,7 +351,7 @@ impl Lifecycle {
                 match self.rules.until {
                     Until::Root => {
                         self.leaked = true;
-                        self.settle_own_end();
+                        self.set_own_ending();
                         self.ask_to_end(self.rules.plan.grace)
                     }
                     Until::Tree => vec![],
@@ -436,7 +436,7 @@ impl Lifecycle {
     }
 
     fn ask_to_end(&mut self, grace: Duration) -> Vec<Action> {
-        // A KILL asks nothing.
+        // KILL does not ask: no process can handle it.
         if self.rules.plan.signal == Signal::KILL {
             return self.kill(Some(KillReason::Wanted));
         }
@@ -470,11 +470,11 @@ impl Lifecycle {
         vec![Action::Disarm, Action::Finish]
     }
 
-    fn settle(&mut self, cause: Cause, actor: Actor) {
+    fn set_ending(&mut self, cause: Cause, actor: Actor) {
         self.ending.get_or_insert((cause, actor));
     }
 
-    /// Why it ends if nothing but the root's own end is the reason; none while the root lives.
+    /// Why it ends if the only reason is the end of the root; none while the root lives.
     pub fn own_end(&self) -> Option<(Cause, Actor)> {
         let RootOutcome::Signaled { signal, .. } = self.root.as_ref()? else {
             return Some((Cause::OwnExit, Actor::Program));
@@ -487,13 +487,13 @@ impl Lifecycle {
         })
     }
 
-    fn settle_own_end(&mut self) {
+    fn set_own_ending(&mut self) {
         let (cause, actor) = self.own_end().unwrap_or((Cause::OwnExit, Actor::Program));
-        self.settle(cause, actor);
+        self.set_ending(cause, actor);
     }
 
     fn not_started(&mut self, reason: String, cause: Cause, actor: Actor) {
         self.root.get_or_insert(RootOutcome::NotStarted { reason });
-        self.settle(cause, actor);
+        self.set_ending(cause, actor);
     }
 }

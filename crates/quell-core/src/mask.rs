@@ -47,12 +47,12 @@ impl Mask {
         Self { values }
     }
 
-    /// Whether one of them is in `text`.
+    /// Whether `text` contains one of the values.
     pub fn hides(&self, text: &str) -> bool {
         self.values.iter().any(|value| text.contains(value.as_str()))
     }
 
-    /// `text` without them.
+    /// `text` with `***` in place of each value.
     pub fn apply(&self, text: &str) -> String {
         self.values.iter().fold(text.to_owned(), |text, value| text.replace(value.as_str(), "***"))
     }

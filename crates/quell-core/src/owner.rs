@@ -18,7 +18,6 @@ pub enum Owner {
     /// Another job.
     Job {
         /// Its id.
-        #[cfg_attr(feature = "schema", schemars(with = "String"))]
         job: JobId,
     },
 }

@@ -1,14 +1,12 @@
-//! Paths and words in JSON. What is UTF-8 is a text, anything else an array of its bytes: none is refused, and none is
-//! changed. For `#[serde(with = "…")]`.
+//! Paths and words in JSON, for `#[serde(with = "…")]`: a string if it is UTF-8, else an array of its bytes, so that every
+//! path can be written and comes back unchanged.
 
 use std::ffi::{OsStr, OsString};
-use std::fmt;
 use std::path::{Path, PathBuf};
 
-use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A text to be written.
+/// A path or word to write.
 struct Shown<'a>(&'a OsStr);
 
 impl Serialize for Shown<'_> {
@@ -20,38 +18,20 @@ impl Serialize for Shown<'_> {
     }
 }
 
-/// A text that was read.
-struct Read(OsString);
+/// A path or word that was read.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected a string or an array of bytes")]
+enum Read {
+    Text(String),
+    Bytes(Vec<u8>),
+}
 
-impl<'de> Deserialize<'de> for Read {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct TextOrBytes;
-
-        impl<'de> Visitor<'de> for TextOrBytes {
-            type Value = Read;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a text, or an array of bytes")
-            }
-
-            fn visit_str<E>(self, text: &str) -> Result<Read, E> {
-                Ok(Read(text.into()))
-            }
-
-            fn visit_string<E>(self, text: String) -> Result<Read, E> {
-                Ok(Read(text.into()))
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Read, A::Error> {
-                let mut bytes = Vec::new();
-                while let Some(byte) = items.next_element()? {
-                    bytes.push(byte);
-                }
-                Ok(Read(of_bytes(bytes)))
-            }
+impl From<Read> for OsString {
+    fn from(read: Read) -> Self {
+        match read {
+            Read::Text(text) => text.into(),
+            Read::Bytes(bytes) => of_bytes(bytes),
         }
-
-        deserializer.deserialize_any(TextOrBytes)
     }
 }
 
@@ -65,7 +45,7 @@ fn of_bytes(bytes: Vec<u8>) -> OsString {
     std::os::unix::ffi::OsStringExt::from_vec(bytes)
 }
 
-// Jobs can't run there yet, and paths are not bytes there.
+// Paths are not bytes there, and jobs cannot run there yet.
 #[cfg(not(unix))]
 fn bytes(_text: &OsStr) -> &[u8] {
     &[]
@@ -78,7 +58,7 @@ fn of_bytes(bytes: Vec<u8>) -> OsString {
 
 /// A path.
 pub mod whole {
-    use super::{Deserialize, Deserializer, Path, PathBuf, Read, Serialize, Serializer, Shown};
+    use super::{Deserialize, Deserializer, OsString, Path, PathBuf, Read, Serialize, Serializer, Shown};
 
     /// Writes it.
     pub fn serialize<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
@@ -87,13 +67,13 @@ pub mod whole {
 
     /// Reads it.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
-        Read::deserialize(deserializer).map(|read| read.0.into())
+        Read::deserialize(deserializer).map(|read| OsString::from(read).into())
     }
 }
 
 /// A path, or none.
 pub mod optional {
-    use super::{Deserialize, Deserializer, PathBuf, Read, Serialize, Serializer, Shown};
+    use super::{Deserialize, Deserializer, OsString, PathBuf, Read, Serialize, Serializer, Shown};
 
     /// Writes it.
     pub fn serialize<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
@@ -102,37 +82,27 @@ pub mod optional {
 
     /// Reads it.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PathBuf>, D::Error> {
-        Ok(Option::<Read>::deserialize(deserializer)?.map(|read| read.0.into()))
+        Ok(Option::<Read>::deserialize(deserializer)?.map(|read| OsString::from(read).into()))
     }
 }
 
-/// Paths.
+/// Several paths, or the words of a command.
 pub mod list {
-    use super::{Deserialize, Deserializer, PathBuf, Read, Serializer, Shown};
+    use super::{Deserialize, Deserializer, OsStr, OsString, Read, Serializer, Shown};
 
     /// Writes them.
-    pub fn serialize<S: Serializer>(paths: &[PathBuf], serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(paths.iter().map(|path| Shown(path.as_os_str())))
+    pub fn serialize<S: Serializer>(items: &[impl AsRef<OsStr>], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(items.iter().map(|item| Shown(item.as_ref())))
     }
 
     /// Reads them.
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<PathBuf>, D::Error> {
-        Ok(Vec::<Read>::deserialize(deserializer)?.into_iter().map(|read| read.0.into()).collect())
-    }
-}
-
-/// Words, such as those of a command.
-pub mod words {
-    use super::{Deserialize, Deserializer, OsString, Read, Serializer, Shown};
-
-    /// Writes them.
-    pub fn serialize<S: Serializer>(words: &[OsString], serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(words.iter().map(|word| Shown(word)))
-    }
-
-    /// Reads them.
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<OsString>, D::Error> {
-        Ok(Vec::<Read>::deserialize(deserializer)?.into_iter().map(|read| read.0).collect())
+    pub fn deserialize<'de, T: From<OsString>, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Vec<T>, D::Error> {
+        Ok(Vec::<Read>::deserialize(deserializer)?
+            .into_iter()
+            .map(|read| OsString::from(read).into())
+            .collect())
     }
 }
 
@@ -153,7 +123,7 @@ pub mod pairs {
         deserializer: D,
     ) -> Result<Vec<(OsString, OsString)>, D::Error> {
         let pairs = Vec::<(Read, Read)>::deserialize(deserializer)?;
-        Ok(pairs.into_iter().map(|(key, value)| (key.0, value.0)).collect())
+        Ok(pairs.into_iter().map(|(key, value)| (key.into(), value.into())).collect())
     }
 }
 
@@ -167,7 +137,7 @@ mod tests {
         one: PathBuf,
         #[serde(default, with = "optional")]
         other: Option<PathBuf>,
-        #[serde(with = "words")]
+        #[serde(with = "list")]
         words: Vec<OsString>,
         #[serde(with = "pairs")]
         pairs: Vec<(OsString, OsString)>,
@@ -189,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_utf_8_is_a_text() {
+    fn utf_8_is_written_as_a_string() {
         let texts = Texts { one: "/a".into(), other: None, words: vec!["ä".into()], pairs: Vec::new() };
         let json = r#"{"one":"/a","other":null,"words":["ä"],"pairs":[]}"#;
         assert_eq!(serde_json::to_string(&texts).unwrap(), json);

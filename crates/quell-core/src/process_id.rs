@@ -2,12 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Who a process is, for the length of a boot: a pid and the time at which it started, in clock ticks since boot.
+/// The identity of a process until the next boot: its PID and the time at which it started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProcId {
-    /// The number; reused by the kernel after the process is reaped.
+    /// The PID. The kernel reuses it after the process is reaped.
     pub pid: u32,
-    /// Field 22 of /proc/PID/stat.
+    /// The start time in clock ticks since boot: field 22 of /proc/PID/stat.
     pub start: u64,
 }

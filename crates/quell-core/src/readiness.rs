@@ -35,7 +35,7 @@ pub struct ReadyCheck {
     /// What shows it.
     #[serde(default, skip_serializing_if = "ReadyRules::is_empty")]
     pub rules: ReadyRules,
-    /// How often to check what has no event.
+    /// How often to check, where no event reports a change.
     #[serde(with = "crate::seconds")]
     pub interval: Duration,
     /// How long one check may take.

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Actor, AskScope, Cause, ContainmentInfo, Counts, Fate, JobId, KillReason, Member, Moment, ProcId,
-    RootOutcome, Step, StepKind, Verdict,
+    Actor, AskScope, Cause, ContainmentInfo, Counts, Fate, JobId, JobRequest, KillReason, Member, Moment,
+    ProcId, RootOutcome, Step, StepKind, Verdict,
 };
 
 /// The job in a receipt.
@@ -14,7 +14,6 @@ use crate::{
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct JobBrief {
     /// Its id.
-    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub id: JobId,
     /// Its name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -29,6 +28,20 @@ pub struct JobBrief {
     /// The time it was given, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<f64>,
+}
+
+impl JobBrief {
+    /// The job that was requested with `request`.
+    pub fn new(id: JobId, request: &JobRequest) -> Self {
+        Self {
+            id,
+            name: request.name.clone(),
+            tags: request.tags.clone(),
+            command: request.words(),
+            cwd: request.cwd.as_ref().map(|cwd| cwd.display().to_string()).unwrap_or_default(),
+            timeout: request.timeout.map(|timeout| timeout.as_secs_f64()),
+        }
+    }
 }
 
 /// The root and its end.
@@ -182,7 +195,7 @@ impl Receipt {
         self.left_at_root_exit.iter().filter(stopped).count()
     }
 
-    /// The numbers in short.
+    /// The totals.
     pub fn counts(&self) -> Counts {
         // The audit kills too.
         let is_kill = |step: &Step| match step.step {

@@ -20,7 +20,7 @@ pub const MAX_LOG: u64 = 64 * 1024 * 1024;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct JobRequest {
     /// The command and its arguments.
-    #[serde(with = "crate::paths::words")]
+    #[serde(with = "crate::paths::list")]
     pub command: Vec<OsString>,
     /// Its working directory; by default the caller's.
     #[serde(default, with = "crate::paths::optional", skip_serializing_if = "Option::is_none")]

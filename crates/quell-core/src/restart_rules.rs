@@ -18,7 +18,7 @@ pub enum RestartPolicy {
     Always,
 }
 
-/// How an ended program is started again.
+/// How often and how soon an ended program is started again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RestartRules {

@@ -3,22 +3,21 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
+use crate::text::json_as_text;
 
 /// A signal of this platform. Written and read as `TERM`, `SIGTERM`, `term` or `15`.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Signal(i32);
 
-/// A text that names no signal.
+/// A text that is not a signal.
 #[derive(Debug, thiserror::Error)]
-#[error("`{0}` is not a signal: give a name such as TERM, INT or SIGKILL, or a number from 1 to {MAX}")]
+#[error("invalid signal `{0}`: expected a name such as TERM, INT or SIGKILL, or a number from 1 to {MAX}")]
 pub struct InvalidSignal(String);
 
 /// The highest signal number (SIGRTMAX on Linux).
 const MAX: i32 = if cfg!(target_os = "linux") { 64 } else { 31 };
 
-/// Name, number on Linux, number on macOS and the BSDs (0: not there).
+/// Name, number on Linux, number on macOS and the BSDs (0: does not exist).
 const NAMES: &[(&str, i32, i32)] = &[
     ("HUP", 1, 1),
     ("INT", 2, 2),
@@ -72,12 +71,12 @@ impl Signal {
     pub const HUP: Self = Self(1);
     /// A child has changed its state.
     pub const CHLD: Self = Self(if cfg!(target_os = "linux") { 17 } else { 20 });
-    /// There is something to look at; ignored by default.
+    /// Urgent data on a socket; ignored by default.
     pub const URG: Self = Self(if cfg!(target_os = "linux") { 23 } else { 16 });
     /// Go on after a stop.
     pub const CONT: Self = Self(if cfg!(target_os = "linux") { 18 } else { 19 });
-    /// How `quell stop` asks the front of a job in the foreground. A real-time signal: it carries a value, and the kernel
-    /// queues it, so that no request replaces another.
+    /// `quell stop` sends it to the front of a foreground job. A real-time signal: it carries a value, and the kernel queues
+    /// it, so that no request replaces another.
     pub const ASK_FRONT: Self = Self(60);
     /// Stop, not refusable.
     pub const STOP: Self = Self(if cfg!(target_os = "linux") { 19 } else { 17 });
@@ -87,8 +86,8 @@ impl Signal {
         (1..=MAX).contains(&number).then_some(Self(number))
     }
 
-    /// The name that a text which names no signal may have been meant for: one slip away (a letter too many, too few,
-    /// wrong, or two exchanged).
+    /// The signal whose name differs from a misspelled one by one typing error: a letter too many, too few, wrong, or two
+    /// exchanged.
     pub fn nearest(text: &str) -> Option<Self> {
         let upper = text.to_ascii_uppercase();
         let word = upper.strip_prefix("SIG").unwrap_or(&upper);
@@ -136,19 +135,7 @@ impl FromStr for Signal {
     }
 }
 
-impl TryFrom<String> for Signal {
-    type Error = InvalidSignal;
-
-    fn try_from(text: String) -> Result<Self, InvalidSignal> {
-        text.parse()
-    }
-}
-
-impl From<Signal> for String {
-    fn from(signal: Signal) -> String {
-        signal.to_string()
-    }
-}
+json_as_text!(Signal);
 
 #[cfg(test)]
 mod tests {

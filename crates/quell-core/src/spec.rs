@@ -1,4 +1,4 @@
-//! A job as it was asked for, on disk.
+//! A job on disk, as it was requested.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ pub struct JobSpec {
     pub schema: String,
     /// The job's id.
     pub id: JobId,
-    /// The secret that marks the job's processes in their environment. It is random, so that no other process carries it by
+    /// The secret that marks the job's processes in their environment. It is random, so that no other process has it by
     /// chance. It gives no rights.
     pub marker: String,
     /// The boot that PIDs of the record belong to.

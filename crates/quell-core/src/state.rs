@@ -29,7 +29,7 @@ pub enum JobState {
     Waiting,
     /// It has ended.
     Ended,
-    /// It has not ended, and no process keeps it.
+    /// It has not ended, and has no keeper.
     Lost,
 }
 
@@ -102,8 +102,8 @@ pub struct StateRecord {
     pub standby: Option<ProcId>,
     /// The marker of `spec.json` again, in case that file is damaged.
     pub marker: String,
-    /// The cgroups of the job's starter and of its keeper, as /proc shows them. A process outside the tree that carries
-    /// the marker is the job's only in one of these.
+    /// The cgroups of the job's starter and of its keeper, as /proc shows them. A process outside the tree that has the marker
+    /// in its environment belongs to the job only if it is in one of these.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub home_cgroups: Vec<String>,
     /// The state, with all that is known in it.
@@ -111,8 +111,7 @@ pub struct StateRecord {
     pub state: RecordedState,
 }
 
-/// The state of a job on disk. A job without one is `created`; `lost` is never written, because only a look at the lock
-/// can tell.
+/// The state of a job on disk. A job without one is `created`. `lost` is never written: it follows from the job's lock.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum RecordedState {
@@ -141,7 +140,7 @@ pub enum RecordedState {
     },
     /// It is being stopped, or has processes that could not be stopped.
     Stopping {
-        /// The tree; none if the keeper was killed before it had told of one.
+        /// The tree; none if the keeper was killed before it reported one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         tree: Option<RecordedTree>,
         /// How the root ended, if it has.
@@ -182,7 +181,7 @@ pub enum RecordedState {
 pub struct RecordedTree {
     /// What holds it.
     pub containment: ContainmentKind,
-    /// Whether the root leads a session and group of its own, so that its PID may be used as a group's number.
+    /// Whether the root leads a session and group of its own, so that its PID is also the ID of the group.
     pub session: SessionKind,
     /// The root's identity (in a PID namespace: that of its init).
     pub root: ProcId,
@@ -206,7 +205,7 @@ pub struct RunEnd {
 }
 
 impl RecordedState {
-    /// The state after the run of `receipt`, if no other run follows: with survivors the job is not over.
+    /// The state after the run of `receipt`, if no other run follows. A job with survivors has not ended.
     pub fn after(receipt: &Receipt, tree: Option<RecordedTree>, ready: Option<Moment>) -> Self {
         let ending = Ending { cause: receipt.cause, actor: receipt.actor.clone() };
         let outcome = receipt.root.outcome.clone();
@@ -214,7 +213,7 @@ impl RecordedState {
             Verdict::Gone => FinalVerdict::Gone,
             Verdict::Unproven { why } => FinalVerdict::Unproven { why: why.clone() },
             Verdict::Survivors { .. } => {
-                // The next process that tries may learn how the root ended.
+                // A later attempt may find out how the root ended.
                 let outcome = Some(outcome).filter(|outcome| *outcome != RootOutcome::Unknown);
                 let survivors = Some(receipt.survivors.clone());
                 return Self::Stopping { tree, outcome, ready, ending, survivors };
@@ -292,11 +291,7 @@ impl RecordedState {
     pub fn survivors(&self) -> Option<&[ProcId]> {
         match self {
             Self::Stopping { survivors, .. } => survivors.as_deref(),
-            Self::Starting { .. }
-            | Self::Running { .. }
-            | Self::Ready { .. }
-            | Self::Waiting { .. }
-            | Self::Ended { .. } => None,
+            _ => None,
         }
     }
 
@@ -307,9 +302,7 @@ impl RecordedState {
                 FinalVerdict::Gone => Verdict::Gone,
                 FinalVerdict::Unproven { why } => Verdict::Unproven { why: why.clone() },
             }),
-            Self::Starting { .. } | Self::Running { .. } | Self::Ready { .. } | Self::Stopping { .. } => {
-                self.survivors().map(|named| Verdict::Survivors { count: named.len().max(1) })
-            }
+            _ => self.survivors().map(|named| Verdict::Survivors { count: named.len().max(1) }),
         }
     }
 }

@@ -73,7 +73,6 @@ impl fmt::Display for Step {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SentSignal {
     /// The signal.
-    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub signal: Signal,
     /// The process that it was sent to.
     pub to: ProcId,

@@ -30,7 +30,7 @@ pub struct StopPlan {
     /// How long the tree may take to end.
     #[serde(with = "crate::seconds")]
     pub grace: Duration,
-    /// The longest grace if the front was killed: no caller waits any more, and the tree should be gone within a second.
+    /// The longest grace if the front was killed: no caller waits, and the tree should be gone within a second.
     /// Also the shortest time that the rest of a tree gets when the root, which alone was asked, has exited late.
     #[serde(with = "crate::seconds")]
     pub brief: Duration,
@@ -40,7 +40,7 @@ pub struct StopPlan {
 }
 
 impl StopPlan {
-    /// The grace if no caller waits, and the shortest for what a root that alone was asked has left.
+    /// The grace if no caller waits.
     pub fn brief_grace(&self) -> Duration {
         self.grace.min(self.brief)
     }

@@ -12,24 +12,23 @@ pub fn is_unsafe(c: char) -> bool {
 
 /// One line: each unsafe character is shown as an escape.
 pub fn printable(text: &str) -> String {
-    escaped(text, &[]).into_owned()
+    escaped(text, is_unsafe, push_escape).into_owned()
 }
 
 /// Several lines: line feeds and tabs stay, each other unsafe character is shown as an escape.
 pub fn printable_lines(text: &str) -> Cow<'_, str> {
-    escaped(text, &['\n', '\t'])
+    escaped(text, |c| is_unsafe(c) && !['\n', '\t'].contains(&c), push_escape)
 }
 
-fn escaped<'t>(text: &'t str, kept: &[char]) -> Cow<'t, str> {
-    let is_shown = |c: char| is_unsafe(c) && !kept.contains(&c);
-    // Most text is of nothing but this, and bytes are quicker to look at than characters.
+fn escaped(text: &str, is_escaped: fn(char) -> bool, push: fn(&mut String, char)) -> Cow<'_, str> {
+    // Most text is plain ASCII, and bytes are checked quicker than characters.
     let is_plain = || text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
-    if is_plain() || !text.contains(is_shown) {
+    if is_plain() || !text.contains(is_escaped) {
         return text.into();
     }
     let mut safe = String::with_capacity(text.len() + 16);
     for c in text.chars() {
-        if is_shown(c) { push_escape(&mut safe, c) } else { safe.push(c) }
+        if is_escaped(c) { push(&mut safe, c) } else { safe.push(c) }
     }
     safe.into()
 }
@@ -47,21 +46,46 @@ pub fn push_escape(text: &mut String, c: char) {
     }
 }
 
-/// JSON without unsafe characters. They occur only inside strings, so that an escape of JSON means the same.
-pub(crate) fn safe_json(json: String) -> String {
-    if !json.contains(is_unsafe) {
-        return json;
-    }
-    let mut safe = String::with_capacity(json.len() + 16);
-    for c in json.chars() {
-        if is_unsafe(c) {
-            let _ = write!(safe, "\\u{:04x}", u32::from(c));
-        } else {
-            safe.push(c);
-        }
-    }
-    safe
+/// JSON without unsafe characters. They occur only inside strings, where an escape means the same character.
+pub(crate) fn safe_json(json: &str) -> Cow<'_, str> {
+    escaped(json, is_unsafe, |safe, c| {
+        let _ = write!(safe, "\\u{:04x}", u32::from(c));
+    })
 }
+
+/// In JSON the type is a string: written by `Display`, read by `FromStr`.
+macro_rules! json_as_text {
+    ($type:ident) => {
+        impl serde::Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = String::deserialize(deserializer)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+
+        #[cfg(feature = "schema")]
+        impl schemars::JsonSchema for $type {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($type).into()
+            }
+
+            fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                String::json_schema(generator)
+            }
+
+            fn inline_schema() -> bool {
+                true
+            }
+        }
+    };
+}
+pub(crate) use json_as_text;
 
 #[cfg(test)]
 mod tests {
@@ -79,7 +103,8 @@ mod tests {
     #[test]
     fn json_means_the_same_without_unsafe_characters() {
         let text = "\u{9b}\u{7f}\u{202e}\u{1b}é";
-        let json = safe_json(serde_json::to_string(text).unwrap());
+        let json = serde_json::to_string(text).unwrap();
+        let json = safe_json(&json);
         assert_eq!(json, "\"\\u009b\\u007f\\u202e\\u001bé\"");
         assert_eq!(serde_json::from_str::<String>(&json).unwrap(), text);
     }

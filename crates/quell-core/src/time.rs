@@ -1,11 +1,12 @@
-//! Times. Text is for people and files; what is compared and counted with is a number.
+//! Times: text in files and output, numbers in comparisons and arithmetic.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use serde::de::{self, Visitor};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
+
+use crate::text::json_as_text;
 
 /// An instant by the wall clock, in whole milliseconds. As text it is RFC 3339 in UTC, such as `2026-01-31T12:00:00.000Z`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -16,11 +17,11 @@ pub struct Timestamp {
 
 /// A text that is not a time.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a time: write it like 2026-01-31T12:00:00Z")]
+#[error("invalid time {0:?}: expected a time like 2026-01-31T12:00:00Z")]
 pub struct InvalidTimestamp(String);
 
 impl Timestamp {
-    /// From milliseconds since 1970. A time that no calendar has becomes the nearest one that a calendar has.
+    /// From milliseconds since 1970. A time outside the calendar becomes the nearest one inside.
     pub fn from_unix_ms(ms: i64) -> Self {
         let (first, last) = (jiff::Timestamp::MIN.as_second(), jiff::Timestamp::MAX.as_second());
         Self { ms: ms.clamp(first * 1000, last * 1000) }
@@ -36,7 +37,7 @@ impl Timestamp {
         self.ms
     }
 
-    /// The time `earlier` before this one; the millisecond that has begun by then.
+    /// The time `earlier` before this one, rounded down to a millisecond.
     #[must_use]
     pub fn before(self, earlier: Duration) -> Self {
         let ms = i64::try_from(earlier.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX);
@@ -60,52 +61,13 @@ impl FromStr for Timestamp {
     }
 }
 
-impl Serialize for Timestamp {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Timestamp {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Text;
-
-        impl Visitor<'_> for Text {
-            type Value = Timestamp;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a time such as 2026-01-31T12:00:00.000Z")
-            }
-
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Timestamp, E> {
-                text.parse().map_err(E::custom)
-            }
-        }
-
-        deserializer.deserialize_str(Text)
-    }
-}
-
-#[cfg(feature = "schema")]
-impl schemars::JsonSchema for Timestamp {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Timestamp".into()
-    }
-
-    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        String::json_schema(generator)
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-}
+json_as_text!(Timestamp);
 
 /// An instant on both clocks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Moment {
-    /// Seconds since the job's start on the monotonic clock, which no one can set back.
+    /// Seconds since the job's start on the monotonic clock, which cannot be set.
     pub at: f64,
     /// The wall clock, RFC 3339.
     pub wall: Timestamp,

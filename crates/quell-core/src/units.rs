@@ -7,23 +7,25 @@ use std::time::Duration;
 #[non_exhaustive]
 pub enum InvalidDuration {
     /// It is not a duration.
-    #[error("invalid duration \"{0}\": expected a number with a unit, like 1.5s or 2m")]
+    #[error(
+        "invalid duration `{0}`: expected a number and a unit (ms, s, m, h or d), such as 300ms, 1.5s or 1m30s"
+    )]
     Malformed(String),
-    /// No clock can be advanced by it.
-    #[error("`{0}` is too long: give at most 100 years, which is 36500d")]
+    /// It would overflow the clock's arithmetic.
+    #[error("duration `{0}` is too long: the limit is 100 years (36500d)")]
     TooLong(String),
 }
 
 /// A text that is not a size.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "`{0}` is not a size: write a number of bytes or a number with K, M, G or T (powers of 1024), such as 512M"
+    "invalid size `{0}`: expected a number of bytes or a number with K, M, G or T (powers of 1024), such as 512M"
 )]
 pub struct InvalidSize(String);
 
 /// A text that is not a number of cores.
 #[derive(Debug, thiserror::Error)]
-#[error("`{0}` is not a number of cores: write a number above 0, such as 0.5 or 2")]
+#[error("invalid number of cores `{0}`: expected a number greater than 0, such as 0.5 or 2")]
 pub struct InvalidCores(String);
 
 /// Splits `1.5s` into its number and its unit. Only plain decimal numbers count: no sign, no exponent, no `inf`.
@@ -36,10 +38,10 @@ fn split(text: &str) -> Option<(f64, &str)> {
     Some((number.parse().ok()?, unit))
 }
 
-/// A century is more than any job lives; what lies above it would overflow the clock's arithmetic.
+/// The longest duration: no job lives so long, and longer ones would overflow the clock's arithmetic.
 const CENTURY: Duration = Duration::from_secs(100 * 366 * 86_400);
 
-/// A duration in JSON: seconds as a number. One that no clock can be advanced by is read as a century.
+/// A duration in JSON: seconds as a number. A longer one than a century is read as a century.
 pub mod seconds {
     use std::time::Duration;
 
@@ -130,7 +132,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, InvalidDuration> {
     }
 }
 
-/// Reads `4096`, `512K`, `512M`, `1.5G` or `1T`, with an optional `B` or `iB` behind the letter.
+/// Reads `4096`, `512K`, `512M`, `1.5G` or `1T`, with an optional `B` or `iB` after the letter.
 pub fn parse_size(text: &str) -> Result<u64, InvalidSize> {
     let bad = || InvalidSize(text.to_owned());
     let (number, unit) = split(text).ok_or_else(bad)?;
@@ -161,7 +163,7 @@ pub fn format_duration(duration: Duration) -> String {
     if ms < 1000 {
         return format!("{ms}ms");
     }
-    // Before it is divided: else there would be `1m60s`.
+    // Rounded before it is divided, as it would give `1m60s` otherwise.
     let ms = (ms + 5) / 10 * 10;
     let (hours, minutes, seconds) = (ms / 3_600_000, ms / 60_000 % 60, ms % 60_000);
     let mut text = String::new();
@@ -204,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_no_duration() {
+    fn nonsense_is_not_a_duration() {
         for text in [
             "",
             "s",

@@ -71,7 +71,7 @@ struct World {
     root_asks: usize,
     kills: usize,
     finished: usize,
-    /// Whether a kill is allowed by now: the grace has passed, or somebody insisted.
+    /// Whether a kill is allowed by now: the grace has passed, or a second request has come.
     kill_allowed: bool,
     first_cause: Option<Cause>,
 }
@@ -178,7 +178,7 @@ impl World {
         }
     }
 
-    /// What the keeper does after each event once somebody may be dying.
+    /// What the keeper does after each event once processes may be exiting.
     fn count_if_wanted(&mut self) {
         if matches!(self.life.state(), Phase::Draining | Phase::Asking | Phase::Killing) {
             self.count();
@@ -197,7 +197,7 @@ impl World {
 
     fn stimulate(&mut self, stimulus: Stimulus) {
         if self.life.state() == Phase::Ended {
-            // What happens to survivors afterwards is another story; the job itself must not stir any more.
+            // An ended job does nothing more. Survivors are not modelled after that.
             for event in [
                 LifecycleEvent::Deadline,
                 LifecycleEvent::Counted(Count::Alive(3)),
@@ -261,7 +261,7 @@ impl World {
         assert!(self.asks <= 1 && self.root_asks <= 1, "asked twice: {self:?}");
         let may_ask_root = self.nature.ask == AskScope::Root;
         assert!(self.root_asks == 0 || may_ask_root, "the root was asked alone: {self:?}");
-        // A root that was asked alone and has exited leaves nobody behind who is neither asked nor killed.
+        // Where only the root was asked and has exited, every process that is left was asked or killed too.
         let rest = may_ask_root && self.root_asks == 1 && !self.root_alive && self.children > 0;
         assert!(!rest || self.asks == 1 || self.kills > 0, "the rest was forgotten: {self:?}");
         assert!(self.finished <= 1, "finished twice: {self:?}");
@@ -278,13 +278,13 @@ impl World {
         }
         if self.life.state() == Phase::Ended {
             let (cause, _) = self.life.ending().expect("an ended job has a cause");
-            // A root that ends by itself while others live on settles nothing before the count does.
+            // A root that ends by itself while others live decides nothing before the count does.
             let drained_first = self.first_cause == Some(Cause::OwnExit) && self.nature.until == Until::Tree;
             assert!(drained_first || Some(*cause) == self.first_cause, "{cause:?}: {self:?}");
         }
     }
 
-    /// Whatever came before: once a stop is asked and time passes, the job ends, in a bounded number of steps.
+    /// Once a stop is asked and time passes, the job ends in a bounded number of steps, whatever came before.
     fn must_end(mut self) {
         let worst = 4 + self.kills_to_fail + self.counts_to_fail;
         self.stimulate(Stimulus::Stop);
@@ -342,7 +342,7 @@ fn explore(world: &World, depth: usize, visited: &mut u64) {
 fn every_interleaving_to_a_depth_keeps_the_promises_and_ends() {
     let mut visited = 0;
     for nature in natures() {
-        // Without a birth nothing interesting happens; it is part of the others too.
+        // Without a root nothing interesting happens; the other walks include that case.
         let mut world = World::new(nature);
         explore(&world, 2, &mut visited);
         world.stimulate(Stimulus::Spawn);
@@ -353,8 +353,8 @@ fn every_interleaving_to_a_depth_keeps_the_promises_and_ends() {
     assert!(visited > 50_000, "only {visited} interleavings were explored");
 }
 
-/// A kill may miss somebody who forks in the midst of it. It is done again until the count is zero: nobody survives whom
-/// another round would have ended.
+/// A kill may miss a process that is forked during it. It is repeated until the count is zero, so that no process survives
+/// that another round would have ended.
 #[test]
 fn a_kill_is_repeated_until_the_count_is_zero() {
     for nature in natures().into_iter().filter(|nature| (1..10).contains(&nature.failing_kills)) {

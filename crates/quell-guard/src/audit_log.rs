@@ -179,7 +179,7 @@ pub(super) fn read(home: &Home) -> io::Result<Vec<AuditLine>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         other => other,
     };
-    // In this order: a file that is renamed in between is read twice, not missed.
+    // The new file first: a file that is renamed in between is read twice, not missed.
     let (new, old) = (bytes(path(home))?, bytes(old_path(home))?);
     let new = if old.starts_with(&new) { Vec::new() } else { new };
     let lines = [old, new].concat();

@@ -21,11 +21,14 @@ pub fn decide_verb(policy: &Policy, verb: Verb) -> Decision {
         let hint = format!("to allow it, remove it from guard.deny; {GUIDE}");
         return Decision::refuse(DecisionCode::VerbDenied, "guard.deny", reason, hint);
     }
-    if effect > policy.most {
-        let reason =
-            format!("`{verb}` is {}, and the policy allows {} at most", effect.word(), policy.most.word());
-        let hint = format!("to allow it, raise guard.most; {GUIDE}");
-        return Decision::refuse(DecisionCode::EffectDenied, "guard.most", reason, hint);
+    if effect > policy.max_effect {
+        let reason = format!(
+            "`{verb}` is {}, and the policy allows {} at most",
+            effect.as_str(),
+            policy.max_effect.as_str()
+        );
+        let hint = format!("to allow it, raise guard.max_effect; {GUIDE}");
+        return Decision::refuse(DecisionCode::EffectDenied, "guard.max_effect", reason, hint);
     }
     for part in verb.parts() {
         let decision = decide_verb(policy, *part);
@@ -36,5 +39,5 @@ pub fn decide_verb(policy: &Policy, verb: Verb) -> Decision {
             };
         }
     }
-    Decision::allow("guard.most", format!("`{verb}` is {}", effect.word()))
+    Decision::allow("guard.max_effect", format!("`{verb}` is {}", effect.as_str()))
 }

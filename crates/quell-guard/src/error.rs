@@ -1,4 +1,4 @@
-//! Why a process or a service could not be signalled or asked, or the audit log not be written.
+//! Why a signal, a request to a service or a line in the audit log failed.
 
 use std::io;
 use std::path::PathBuf;
@@ -33,7 +33,7 @@ pub enum Error {
     /// systemctl failed.
     #[error("{0}")]
     Systemctl(String),
-    /// The time was up first.
+    /// It took too long.
     #[error("{0}")]
     TimedOut(String),
     /// A file could not be read or written: of `/proc`, or the audit log.

@@ -1,5 +1,4 @@
-//! Each action of quell passes here, whichever interface asks for it: the policy decides, and the decision and the result go
-//! to the audit log.
+//! Every interface of quell asks here before it acts: the policy decides, and the decision and the result go to the audit log.
 
 use std::sync::OnceLock;
 
@@ -62,7 +61,7 @@ impl Guard {
     }
 
     /// Allows or refuses a verb for quell's own jobs. `job` is the job that it makes, if its id is known already. A verb that only
-    /// reads is logged if it is refused. If the log can't be written, jobs can only be looked at and stopped.
+    /// reads is logged only if it is refused. If the log can't be written, jobs can only be looked at and stopped.
     pub fn permit(&self, verb: Verb, target: &str, job: Option<JobId>) -> Result<Permit> {
         let decision = self.decide(verb);
         let changes = verb.effect() != Effect::Read;
@@ -98,7 +97,7 @@ impl Guard {
         }
     }
 
-    /// Allows or refuses a verb. Used without a home, so nothing is logged.
+    /// Allows or refuses a verb without a home: nothing is logged.
     pub fn permit_without_log(policy: &Policy, verb: Verb) -> Result<Permit> {
         let decision = decide_verb(policy, verb).ok().map_err(Error::Refused)?;
         Ok(Permit { verb, decision, guard: None, warnings: Vec::new() })
@@ -170,7 +169,7 @@ impl Guard {
             schema: quell_core::SCHEMA.into(),
             at: quell_store::now(),
             kind,
-            verb: verb.word().into(),
+            verb: verb.as_str().into(),
             effect: Some(verb.effect()),
             target: mask(target),
             actor,
@@ -190,7 +189,7 @@ impl Guard {
 pub struct Permit {
     verb: Verb,
     decision: Decision,
-    /// Logs the result. Does nothing without a log.
+    /// Logs the result; none if there is no log.
     guard: Option<Guard>,
     warnings: Vec<String>,
 }

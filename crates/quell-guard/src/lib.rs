@@ -37,7 +37,7 @@ pub use quell_core::{BUILT_IN, Decision, DecisionCode};
 pub use service_rules::{ServiceName, ServiceVerb, UnitFacts, decide_service, decide_unit, read_service};
 pub use verb::{Effect, Verb};
 
-/// Where a hint points.
+/// The end of a hint: where policies are documented.
 pub const GUIDE: &str = "docs/guard.md says how a policy is written";
 
 /// The file that a hint says to edit.

@@ -9,7 +9,7 @@ use crate::{Effect, Verb};
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Policy {
     /// The strongest effect that is allowed.
-    pub most: Effect,
+    pub max_effect: Effect,
     /// Verbs that are refused.
     #[cfg_attr(feature = "schema", schemars(with = "Vec<String>"))]
     pub deny: Vec<Verb>,
@@ -24,7 +24,7 @@ pub struct Policy {
 impl Default for Policy {
     fn default() -> Self {
         Self {
-            most: Effect::Destructive,
+            max_effect: Effect::Destructive,
             deny: Vec::new(),
             kill: KillPolicy::default(),
             service: ServicePolicy::default(),

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{BUILT_IN, Decision, DecisionCode, GUIDE, ServicePolicy, Verb, WHERE, matches};
+use crate::{BUILT_IN, Decision, DecisionCode as Code, GUIDE, ServicePolicy, Verb, WHERE, matches};
 
 /// What can be done with a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,7 +23,7 @@ pub enum ServiceVerb {
 
 impl ServiceVerb {
     /// The word in a policy and for systemctl.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Start => "start",
             Self::Stop => "stop",
@@ -71,105 +71,29 @@ const SUFFIX: &str = ".service";
 const LONGEST: usize = 255;
 
 /// The other kinds of units. The last two are obsolete.
-const OTHER_KINDS: [&str; 12] = [
-    "automount",
-    "device",
-    "mount",
-    "path",
-    "scope",
-    "slice",
-    "socket",
-    "swap",
-    "target",
-    "timer",
-    "snapshot",
-    "busname",
-];
+const OTHER_KINDS: &str = "automount device mount path scope slice socket swap target timer snapshot busname";
 
-/// Services that a host, or the access to it, depends on: no policy can allow them. Patterns in lower case; each also matches
-/// the instances of a template of that name.
-const PROTECTED: &[&str] = &[
+/// Services that a host, or the access to it, depends on: no policy can allow them. Patterns in lower case, separated by blanks;
+/// each also matches the instances of a template of that name.
+const PROTECTED: [&str; 8] = [
     // Init and its helpers.
-    "init",
-    "initrd-*",
-    "systemd",
-    "systemd-*",
-    "rescue",
-    "emergency",
-    "debug-shell",
-    "halt",
-    "poweroff",
-    "reboot",
-    "shutdown",
+    "init initrd-* systemd systemd-* rescue emergency debug-shell halt poweroff reboot shutdown",
     // Buses, devices, sessions and rights.
-    "dbus",
-    "dbus-*",
-    "udev",
-    "udevd",
-    "eudev",
-    "logind",
-    "elogind",
-    "polkit",
-    "polkitd",
-    "user@*",
-    "user-runtime-dir",
+    "dbus dbus-* udev udevd eudev logind elogind polkit polkitd user@* user-runtime-dir",
     // Terminals.
-    "getty",
-    "*-getty",
-    "autovt",
+    "getty *-getty autovt",
     // The network and names.
-    "network",
-    "networking",
-    "networkd",
-    "networkd-*",
-    "networkmanager",
-    "networkmanager-*",
-    "netplan*",
-    "ifup",
-    "ifupdown*",
-    "connman*",
-    "dhcpcd",
-    "dhclient",
-    "iwd",
-    "wpa_supplicant*",
-    "resolved",
-    "resolvconf*",
-    "openresolv",
-    "wicked*",
-    "wg-quick",
-    "wireguard",
-    "openvpn*",
-    "strongswan*",
-    "ipsec",
-    "tailscaled",
+    "network networking networkd networkd-* networkmanager networkmanager-* netplan* ifup ifupdown* connman* dhcpcd \
+     dhclient iwd wpa_supplicant* resolved resolvconf* openresolv wicked* wg-quick wireguard openvpn* strongswan* ipsec \
+     tailscaled",
     // Logins.
-    "ssh",
-    "sshd",
-    "sshd-*",
-    "dropbear",
-    "sssd",
-    "sssd-*",
-    "nslcd",
-    "winbind",
+    "ssh sshd sshd-* dropbear sssd sssd-* nslcd winbind",
     // Stopping a display manager ends everything on its screen.
-    "display-manager",
-    "gdm",
-    "gdm3",
-    "greetd",
-    "lightdm",
-    "lxdm",
-    "sddm",
-    "xdm",
+    "display-manager gdm gdm3 greetd lightdm lxdm sddm xdm",
     // Firewalls.
-    "firewalld",
-    "ufw",
-    "nftables",
-    "iptables",
-    "ip6tables",
-    "netfilter-persistent",
+    "firewalld ufw nftables iptables ip6tables netfilter-persistent",
     // quell itself.
-    "quell",
-    "quell-*",
+    "quell quell-*",
 ];
 
 /// Targets that every service needs: all services stop with them.
@@ -178,69 +102,52 @@ const ALL_NEED: [&str; 2] = ["basic", "sysinit"];
 /// The name, if it is a valid name of a service unit.
 pub fn read_service(text: &str) -> Result<ServiceName, Box<Decision>> {
     let shown: String = text.chars().take(60).flat_map(char::escape_default).collect();
-    let refuse = |code: DecisionCode, why: &str, hint: &str| {
+    let refuse = |code: Code, why: &str, hint: &str| {
         Err(Box::new(Decision::refuse(code, BUILT_IN, format!("`{shown}` {why}"), hint)))
     };
     let stem = text.strip_suffix(SUFFIX).unwrap_or(text);
+    let sound = |byte: u8| byte.is_ascii_alphanumeric() || b":-_.@".contains(&byte);
     if stem.is_empty() {
-        let hint = "give the name of a service, such as nginx";
-        return refuse(DecisionCode::ServiceEmpty, "is not a name", hint);
-    }
-    if text.contains(char::is_whitespace) {
-        return refuse(DecisionCode::ServiceWhitespace, "has white space", "give one name, without spaces");
-    }
-    if text.contains(char::is_control) {
-        return refuse(DecisionCode::ServiceControl, "has a control character", "type the name");
-    }
-    if !text.is_ascii() {
+        return refuse(Code::ServiceEmpty, "is not a name", "give the name of a service, such as nginx");
+    } else if text.contains(char::is_whitespace) {
+        return refuse(Code::ServiceWhitespace, "has white space", "give one name, without spaces");
+    } else if text.contains(char::is_control) {
+        return refuse(Code::ServiceControl, "has a control character", "type the name");
+    } else if !text.is_ascii() {
         let why = "has a character that is not ASCII, and may look like another one";
-        return refuse(DecisionCode::ServiceNotAscii, why, "type the name");
-    }
-    if text.contains(['/', '\\']) {
+        return refuse(Code::ServiceNotAscii, why, "type the name");
+    } else if text.contains(['/', '\\']) {
         let why = "has a slash or a backslash, so it would be a path or an escape";
-        return refuse(DecisionCode::ServicePath, why, "give the unit's name, not its file");
-    }
-    if format!("{stem}{SUFFIX}").contains("..") {
+        return refuse(Code::ServicePath, why, "give the unit's name, not its file");
+    } else if format!("{stem}{SUFFIX}").contains("..") {
+        let why = "has two dots in a row, or one at its end";
+        return refuse(Code::ServiceTraversal, why, "give the unit's name, not its file");
+    } else if text.starts_with('-') {
         return refuse(
-            DecisionCode::ServiceTraversal,
-            "has two dots in a row, or one at its end",
-            "give the unit's name, not its file",
-        );
-    }
-    if text.starts_with('-') {
-        return refuse(
-            DecisionCode::ServiceOption,
+            Code::ServiceOption,
             "looks like an option",
             "the name of a service has to come first",
         );
-    }
-    if text.contains(['*', '?', '[', ']']) {
-        return refuse(
-            DecisionCode::ServiceGlob,
-            "is a pattern, and could mean many services",
-            "name one service",
-        );
-    }
-    let sound = |byte: u8| byte.is_ascii_alphanumeric() || b":-_.@".contains(&byte);
-    if text.starts_with('.') || !text.bytes().all(sound) {
+    } else if text.contains(['*', '?', '[', ']']) {
+        return refuse(Code::ServiceGlob, "is a pattern, and could mean many services", "name one service");
+    } else if text.starts_with('.') || !text.bytes().all(sound) {
         let why = "has a character that a service name can't have, or begins with a dot";
-        return refuse(DecisionCode::ServiceCharacter, why, "letters, digits and `:-_.@` are allowed");
-    }
-    if stem.len() + SUFFIX.len() > LONGEST {
+        return refuse(Code::ServiceCharacter, why, "letters, digits and `:-_.@` are allowed");
+    } else if stem.len() + SUFFIX.len() > LONGEST {
         let why = "is longer than systemd allows";
-        return refuse(DecisionCode::ServiceTooLong, why, "the limit is 255 bytes with `.service`");
+        return refuse(Code::ServiceTooLong, why, "the limit is 255 bytes with `.service`");
     }
-    // Lower case is compared: `ssh.SERVICE` would be the unit `ssh.SERVICE.service`, which is surely not meant.
+    // Compared in lower case: `ssh.SERVICE` would be the unit `ssh.SERVICE.service`, which is a mistake.
     let kind = stem.rsplit_once('.').map(|(_, kind)| kind.to_ascii_lowercase());
-    if kind.is_some_and(|kind| kind == "service" || OTHER_KINDS.contains(&kind.as_str())) {
+    if kind.is_some_and(|kind| kind == "service" || OTHER_KINDS.split(' ').any(|other| other == kind)) {
         let hint = "give it without a suffix, or with `.service`";
-        return refuse(DecisionCode::ServiceSuffix, "is a unit of another kind, or looks like one", hint);
+        return refuse(Code::ServiceSuffix, "is a unit of another kind, or looks like one", hint);
     }
     if let Some((template, instance)) = stem.split_once('@')
         && (template.is_empty() || instance.is_empty())
     {
         let why = "is a template, and only its instances can be started";
-        return refuse(DecisionCode::ServiceTemplate, why, "name an instance, such as worker@1");
+        return refuse(Code::ServiceTemplate, why, "name an instance, such as worker@1");
     }
     Ok(ServiceName(stem.to_owned()))
 }
@@ -250,17 +157,17 @@ pub fn decide_service(policy: &ServicePolicy, name: &ServiceName, verb: ServiceV
     if let Some(refusal) = protected(policy, name) {
         return refusal;
     }
-    let word = verb.word();
+    let word = verb.as_str();
     let Some(pattern) = fits(&policy.allow, name) else {
         let reason = format!("no pattern of the policy allows the service {}", name.stem());
         let hint = format!("add \"{}\" to guard.service.allow {WHERE}; {GUIDE}", name.stem());
-        return Decision::refuse(DecisionCode::ServiceNotAllowed, "guard.service.allow", reason, hint);
+        return Decision::refuse(Code::ServiceNotAllowed, "guard.service.allow", reason, hint);
     };
     if !policy.verbs.is_empty() && !policy.verbs.iter().any(|allowed| allowed == word) {
         let reason =
             format!("the policy does not allow `{word}` for services, only {}", policy.verbs.join(", "));
         let hint = format!("to allow it, add \"{word}\" to guard.service.verbs; {GUIDE}");
-        return Decision::refuse(DecisionCode::ServiceVerbNotAllowed, "guard.service.verbs", reason, hint);
+        return Decision::refuse(Code::ServiceVerbNotAllowed, "guard.service.verbs", reason, hint);
     }
     Decision::allow("guard.service.allow", format!("{} matches the pattern `{pattern}`", name.stem()))
 }
@@ -304,9 +211,9 @@ pub fn decide_unit(
             continue;
         }
         let (code, hint) = match decision.code {
-            DecisionCode::ServiceNotAllowed => (DecisionCode::ServiceAliasNotAllowed, decision.hint),
-            DecisionCode::ServiceVerbNotAllowed => return decision,
-            _ => (DecisionCode::ServiceAliasProtected, decision.hint),
+            Code::ServiceNotAllowed => (Code::ServiceAliasNotAllowed, decision.hint),
+            Code::ServiceVerbNotAllowed => return decision,
+            _ => (Code::ServiceAliasProtected, decision.hint),
         };
         let reason = format!("{asked} is another name of {known}: {}", decision.reason);
         return Decision::refuse(code, decision.rule, reason, hint);
@@ -321,9 +228,9 @@ pub fn decide_unit(
         let name = ServiceName(stem.to_owned());
         let needed = kind == "target";
         if let Some(refusal) = protected(policy, &name).or_else(|| needed.then(|| refuse_protected(stem))) {
-            let reason = format!("to {} {asked} would also stop {unit}: {}", verb.word(), refusal.reason);
+            let reason = format!("to {} {asked} would also stop {unit}: {}", verb.as_str(), refusal.reason);
             let hint = "`systemctl show` shows how the two depend on each other";
-            return Decision::refuse(DecisionCode::ServiceTakesProtected, refusal.rule, reason, hint);
+            return Decision::refuse(Code::ServiceTakesProtected, refusal.rule, reason, hint);
         }
     }
     last
@@ -334,19 +241,20 @@ fn protected(policy: &ServicePolicy, name: &ServiceName) -> Option<Decision> {
     let stem = name.stem();
     let lower = stem.to_ascii_lowercase();
     let template = lower.split('@').next().unwrap_or(&lower);
-    if PROTECTED.iter().any(|pattern| matches(pattern, &lower) || matches(pattern, template)) {
+    let mut patterns = PROTECTED.iter().flat_map(|patterns| patterns.split(' '));
+    if patterns.any(|pattern| matches(pattern, &lower) || matches(pattern, template)) {
         return Some(refuse_protected(stem));
     }
     let pattern = fits(&policy.protect, name)?;
     let reason = format!("{stem} is protected by the pattern `{pattern}`");
     let hint = format!("to allow it, remove the pattern from guard.service.protect; {GUIDE}");
-    Some(Decision::refuse(DecisionCode::ServiceProtectedByPolicy, "guard.service.protect", reason, hint))
+    Some(Decision::refuse(Code::ServiceProtectedByPolicy, "guard.service.protect", reason, hint))
 }
 
 fn refuse_protected(stem: &str) -> Decision {
     let reason = format!("{stem} is one of the services that the host, or the access to it, depends on");
     let hint = "no policy can allow it; if you must, use systemctl itself";
-    Decision::refuse(DecisionCode::ServiceProtected, BUILT_IN, reason, hint)
+    Decision::refuse(Code::ServiceProtected, BUILT_IN, reason, hint)
 }
 
 /// The pattern that matches. It may be written with `.service`.

@@ -19,7 +19,7 @@ pub enum Effect {
 
 impl Effect {
     /// The word for it in a policy and in JSON.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Read => "read",
             Self::Write => "write",
@@ -41,7 +41,7 @@ macro_rules! verbs {
             pub const ALL: &'static [Self] = &[$(Self::$verb,)*];
 
             /// The word for it, in a policy and in the audit log.
-            pub const fn word(self) -> &'static str {
+            pub const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$verb => $word,)*
                 }
@@ -90,7 +90,7 @@ verbs! {
 impl Verb {
     /// The verb that a word names.
     pub fn of(word: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|verb| verb.word() == word)
+        Self::ALL.iter().copied().find(|verb| verb.as_str() == word)
     }
 
     /// The verbs that have to be allowed with it. That a restart is also a start is decided with the command that is started.
@@ -105,12 +105,12 @@ impl Verb {
 
 impl fmt::Display for Verb {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
+        f.write_str(self.as_str())
     }
 }
 
 impl Serialize for Verb {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.word())
+        serializer.serialize_str(self.as_str())
     }
 }

@@ -40,7 +40,7 @@ pub const SEND_AT_ONCE: usize = 16 * 1024;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Call {
-    /// Stop the job. Answered with [`Answer::Heard`] at once; the connection is closed when the job has ended.
+    /// Stop the job. Answered with [`Answer::Accepted`] at once; the connection is closed when the job has ended.
     Stop {
         /// Kill without asking first.
         kill: bool,
@@ -63,7 +63,7 @@ pub enum Call {
         /// To all members.
         tree: bool,
     },
-    /// Write to the program's standard input. Answered with [`Answer::Taken`] when all of it is written, or when the program
+    /// Write to the program's standard input. Answered with [`Answer::Written`] when all of it is written, or when the program
     /// has not read for so long that the rest is dropped. The rest is also dropped if the client disconnects.
     Send {
         /// At most [`SEND_AT_ONCE`] bytes.
@@ -74,8 +74,8 @@ pub enum Call {
         #[serde(with = "quell_core::seconds")]
         within: Duration,
     },
-    /// List the members. Answered with [`Answer::Seen`].
-    Look,
+    /// List the members. Answered with [`Answer::Members`].
+    ListMembers,
     /// Report how much the job has done so far. Answered with [`Answer::Vitals`].
     Vitals,
 }
@@ -133,7 +133,7 @@ impl Call {
             Self::Stop { kill: false, .. } => "stop",
             Self::Signal { .. } => "signal",
             Self::Send { .. } => "send",
-            Self::Look => "look",
+            Self::ListMembers => "members",
             Self::Vitals => "vitals",
         }
     }
@@ -144,21 +144,21 @@ impl Call {
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
     /// The stop is under way.
-    Heard,
+    Accepted,
     /// A signal was sent.
     Signaled {
         /// To so many processes.
         sent: usize,
     },
     /// Input was written.
-    Taken {
+    Written {
         /// So many bytes of it.
         bytes: usize,
         /// Whether that is all, and the input was closed if that was asked for. If not, there was no room in time.
         whole: bool,
     },
     /// The members.
-    Seen(Vec<LiveMember>),
+    Members(Vec<LiveMember>),
     /// What was done so far. Both only grow, except that processes that die may take some of their time with them.
     Vitals {
         /// CPU time of the tree in clock ticks.

@@ -1,4 +1,4 @@
-//! The socket at which a keeper answers.
+//! The socket on which a keeper serves its clients.
 
 use std::fs;
 use std::io;
@@ -12,7 +12,7 @@ use crate::job::JobDir;
 const SOCKET: &str = "control.sock";
 
 impl JobDir {
-    /// Opens the control socket, in place of what is there.
+    /// Opens the control socket, and replaces what is at its path.
     pub fn listen(&self) -> io::Result<UnixListener> {
         self.remove_socket()?;
         let listener = UnixListener::bind(InDir::new(self.dir(), SOCKET)?.path())?;
@@ -20,12 +20,12 @@ impl JobDir {
         Ok(listener)
     }
 
-    /// The inode of what is in the place of the control socket.
+    /// The inode of what is at the path of the control socket.
     pub fn socket(&self) -> Option<u64> {
         fs::symlink_metadata(self.dir().join(SOCKET)).ok().map(|found| found.ino())
     }
 
-    /// Connects to the keeper, within `patience`. The listener is a process of this user or of root.
+    /// Connects to the keeper within `patience`. Checks that the listener is a process of this user or of root.
     pub fn connect(&self, patience: Duration) -> io::Result<UnixStream> {
         quell_sys::connect_within(&InDir::new(self.dir(), SOCKET)?.path(), patience)
     }

@@ -4,8 +4,8 @@
 //! receipt → state → `Ended` in the history → (sync) → the lock moves to done/ and is released → (sync)
 //! ```
 //!
-//! The state is the commit: it is one appended line, and readers open the receipt only if it says `ended`. What comes before
-//! it may be done again, and is replaced then. What comes after it follows from the receipt and is done once: if the writer is
+//! The state is the commit: it is one appended line, and readers open the receipt only if it says `ended`. Steps before it can
+//! be repeated: they replace the earlier result. Steps after it follow from the receipt and are done once: if the writer is
 //! killed, by [`JobEnd::resume`]. The history comes before the move, because a client that waits for the move must find the
 //! whole history.
 //!
@@ -44,38 +44,34 @@ pub enum DiskFull {
     UseReserve(Duration),
 }
 
-/// What the caller is told while an end is written.
+/// What the caller is notified of while an end is written.
 #[derive(Debug)]
 pub enum EndStep<'a> {
     /// This event is in the history.
     Logged(&'a JobEvent),
-    /// Nothing more is written that a client waits for: the job counts as ended, or the end can't be written.
-    Told,
+    /// Clients that wait for the end can go: the job counts as ended, or the end can't be written.
+    ClientsReleased,
 }
 
 /// How a run ended, to be put on record. The state is `ended`, `waiting` for the next run, or `stopping` if there are
 /// survivors. Only an ended job is marked as ended.
 #[derive(Debug)]
 pub struct JobEnd<'a> {
-    /// The job.
     pub job: &'a JobDir,
-    /// Its lock, which the caller holds; none if a process holds it that does not write to the record.
+    /// Its lock, which the caller holds. None if another process holds it that does not write to the record.
     pub lock: Option<&'a Lock>,
-    /// The receipt of the run.
     pub receipt: &'a Receipt,
     /// The state after the run.
     pub record: &'a StateRecord,
     /// What is added to the history.
     pub events: &'a [JobEvent],
-    /// When it is synced.
     pub sync: SyncWhen,
-    /// What to do if the disk is full.
     pub disk_full: DiskFull,
 }
 
 impl JobEnd<'_> {
-    /// Writes it. After an error the state is the old one, or the job is not marked as ended yet: the next process that finds
-    /// it without a keeper finishes it.
+    /// Writes the end. After an error the state is the old one, or the job is not marked as ended yet: the next process that
+    /// finds it without a keeper finishes it.
     pub fn write(&self, mut tell: impl FnMut(EndStep<'_>)) -> io::Result<()> {
         let written = self.commit().and_then(|()| {
             for event in self.events {
@@ -98,7 +94,7 @@ impl JobEnd<'_> {
         });
         // A job that waits for its next run keeps its clients.
         if !matches!(self.record.state, RecordedState::Waiting { .. }) {
-            tell(EndStep::Told);
+            tell(EndStep::ClientsReleased);
         }
         if self.sync == SyncWhen::AfterMark {
             sync(self.job);
@@ -113,8 +109,8 @@ impl JobEnd<'_> {
         Ok(())
     }
 
-    /// Writes something, also to a full disk: the reserve is released, and if another process takes that space first, waits
-    /// for more.
+    /// Writes something even if the disk is full: releases the reserve, and waits for more space if another process takes that
+    /// space first.
     fn insist(&self, write: impl Fn() -> io::Result<()>) -> io::Result<()> {
         let DiskFull::UseReserve(patience) = self.disk_full else { return write() };
         let until = Instant::now() + patience;
@@ -129,8 +125,8 @@ impl JobEnd<'_> {
         written
     }
 
-    /// Completes an end that its writer had committed before it was killed: history, sync, mark. Returns its receipt; none if
-    /// it was not committed. `lock` as in [`JobEnd`].
+    /// Completes an end that was committed before its writer was killed: history, sync, mark. Returns its receipt, or None if
+    /// it was not committed. `lock` is as in [`JobEnd`].
     pub fn resume(
         job: &JobDir,
         lock: Option<&Lock>,
@@ -148,7 +144,7 @@ impl JobEnd<'_> {
             fault_point(FaultPoint::EndLogged);
             sync(job);
         }
-        // If it was moved already, its writer was killed in its last sync.
+        // If it was moved already, its writer was killed during the last sync.
         if job.live_path().exists() {
             job.remove_live_files()?;
             mark(job, lock)?;

@@ -11,9 +11,9 @@ use crate::files::{at, line_of};
 use crate::job::{JobDir, now};
 
 const EVENTS: &str = "events.jsonl";
-/// The history before the present file, if that was full once.
+/// The older part of the history, once the present file was full.
 const OLD_EVENTS: &str = "events.old.jsonl";
-/// The size at which a file is full. Of two full ones the older is dropped: a job can be restarted without end.
+/// The size at which a file is full. There are at most two, and the older one is dropped: a job can be restarted without end.
 const EVENTS_CAP: u64 = 4 * 1024 * 1024;
 
 impl JobDir {
@@ -26,13 +26,13 @@ impl JobDir {
             fs::rename(&path, self.dir().join(OLD_EVENTS))?;
             (file, _) = open()?;
         }
-        // One write, so that two writers don't mix.
+        // One write, so that the lines of two writers don't mix.
         file.write_all(&line_of(event)?)?;
         fault_point(FaultPoint::EventLogged);
         Ok(())
     }
 
-    /// The history, oldest first, without a line that a crash has cut.
+    /// The history, oldest first. A line that a crash has cut is left out.
     pub fn events(&self) -> io::Result<Vec<JobEvent>> {
         let mut events = Vec::new();
         for name in [OLD_EVENTS, EVENTS] {
@@ -49,8 +49,8 @@ impl JobDir {
         Ok(events)
     }
 
-    /// Adds an event of the run that `receipt` is about, unless a process that was killed has added it already. Returns the
-    /// event if it is new.
+    /// Adds an event of the run of `receipt`, unless a process that was killed has added it already. Returns the event if it is
+    /// new.
     pub fn log_once(&self, receipt: &Receipt, what: EventKind) -> io::Result<Option<JobEvent>> {
         let event = self.once(receipt, what)?;
         if let Some(event) = &event {

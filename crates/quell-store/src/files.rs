@@ -1,4 +1,4 @@
-//! Files and directories of quell's own: for this user alone, and never through a link.
+//! quell's own files and directories: private to this user, and never reached through a link.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write};
@@ -12,7 +12,7 @@ use quell_sys::fault::{FaultPoint, fault_point};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde::Serialize;
 
-/// A name in a directory that is open: no link that takes the directory's place is followed.
+/// A name in an open directory, so that no link that replaces the directory is followed.
 pub(crate) struct InDir {
     dir: File,
     name: &'static str,
@@ -29,7 +29,7 @@ impl InDir {
         Ok(Self { dir: open, name })
     }
 
-    /// Valid as long as this value exists. Short enough for a socket (108 bytes), however long the path of quell's home is.
+    /// Valid while this value exists. Short enough for a socket (108 bytes), however long the path of quell's home is.
     pub fn path(&self) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}/{}", self.dir.as_fd().as_raw_fd(), self.name))
     }
@@ -51,12 +51,12 @@ pub(crate) fn private_dirs(path: &Path) -> io::Result<()> {
     if found.uid() == quell_sys::uid() { Ok(()) } else { Err(foreign(found.uid())) }
 }
 
-/// The error for what belongs to the user `uid`.
+/// The error for a file that belongs to the user `uid`.
 pub(crate) fn foreign(uid: u32) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, format!("it belongs to another user (uid {uid})"))
 }
 
-/// Writes a file that replaces `old` as a whole: a reader sees the old one or the new one.
+/// Writes a file that replaces `old` atomically: a reader sees the old one or the new one.
 pub(crate) fn replace(old: &Path, bytes: &[u8], written: FaultPoint) -> io::Result<()> {
     let new = old.with_extension("new");
     let replaced = write_new(&new, bytes).and_then(|()| {
@@ -69,7 +69,7 @@ pub(crate) fn replace(old: &Path, bytes: &[u8], written: FaultPoint) -> io::Resu
             let _ = fs::remove_file(&new);
             Ok(())
         } else {
-            // A file system that has neither.
+            // The file system supports neither.
             fs::rename(&new, old)
         }
     });
@@ -82,7 +82,7 @@ pub(crate) fn replace(old: &Path, bytes: &[u8], written: FaultPoint) -> io::Resu
 pub(crate) fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let create = || quell_sys::create_private(path);
     let mut file = match create() {
-        // A crash has left it, or it is a trap: there is only one writer.
+        // A crash has left it, or an attacker made it. There is only one writer.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             gone_is_fine(fs::remove_file(path))?;
             create()?
@@ -134,7 +134,7 @@ pub(crate) fn is_absent(error: &io::Error) -> bool {
 pub(crate) fn at(path: &Path) -> impl FnOnce(io::Error) -> io::Error {
     let path = path.display().to_string();
     move |error| match error.kind() {
-        // The caller knows these by their kind or number, and knows the path.
+        // The caller recognizes these by their kind or number, and knows the path.
         io::ErrorKind::NotFound => error,
         _ if quell_sys::is_out_of_descriptors(&error) => error,
         kind => io::Error::new(kind, format!("{path}: {error}")),

@@ -1,4 +1,4 @@
-//! quell's home: where all jobs are.
+//! quell's home: the directory of all jobs.
 
 use std::fs;
 use std::io;
@@ -12,7 +12,7 @@ use quell_sys::OpenMode;
 use crate::files::{foreign, gone_is_fine, is_absent, private_dirs};
 use crate::job::JobDir;
 
-/// The age of a new lock after which the process that made it can't be about to lock it.
+/// The age after which a new lock is stale: the process that made it locks it long before that.
 const STALE_AGE: Duration = Duration::from_secs(60);
 
 /// quell's home.
@@ -39,14 +39,13 @@ impl Home {
         std::path::absolute(found).ok().map(Self::at)
     }
 
-    /// Its path.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Whether it may be used: it belongs to this user, or does not exist yet. What is in it decides what is killed, removed
-    /// and executed, so only this user may be able to write there; root does not use an ordinary user's home either. An
-    /// empty one that others can write to, such as a new file system, is closed to them.
+    /// Whether it may be used: it belongs to this user, or does not exist yet. Its content decides what is killed, removed and
+    /// executed, so only this user may be able to write there. For the same reason root does not use an ordinary user's home.
+    /// An empty home that others can write to, such as a new file system, is closed to them.
     pub fn check(&self) -> io::Result<()> {
         self.find_checked().map(drop)
     }
@@ -59,7 +58,8 @@ impl Home {
             other => other?,
         };
         if found.is_symlink() {
-            // The link too: a user who makes one in a shared directory chooses what is used. An administrator may make one.
+            // The owner of a link in a shared directory chooses the home, so the link is checked too. An administrator may have
+            // made it.
             if !quell_sys::is_trusted(&found) {
                 return Err(foreign(found.uid()));
             }
@@ -86,15 +86,15 @@ impl Home {
         Err(io::Error::new(io::ErrorKind::PermissionDenied, open))
     }
 
-    /// Whether it may be made: not in the directory of another user, who could put another one in its place. So root, called
-    /// by `sudo -E`, leaves nothing of its own in a user's home.
+    /// Whether it may be made: not in a directory of another user, because that user could replace it. So root, called by `sudo
+    /// -E`, makes nothing in a user's home.
     fn check_above(&self) -> io::Result<()> {
         let Some((dir, found)) =
             self.dir.ancestors().skip(1).find_map(|dir| Some((dir, fs::metadata(dir).ok()?)))
         else {
             return Ok(());
         };
-        // In a directory such as /tmp a user can't touch what belongs to another.
+        // In a sticky directory such as /tmp a user can't replace what belongs to another.
         let shared = found.mode() & 0o1002 == 0o1002;
         if shared || quell_sys::is_trusted(&found) {
             return Ok(());
@@ -149,10 +149,10 @@ impl Home {
         ids_in(&self.sub("live"))
     }
 
-    /// The same, with the jobs whose locks were deleted. A receipt does not prove an end, because it may be that of an earlier
-    /// run; but a job with a receipt and without a state that can be read counts as ended.
+    /// The same, and the jobs whose locks were deleted. A receipt does not prove an end, because it may be that of an earlier
+    /// run. But a job with a receipt and without a readable state counts as ended.
     pub fn unended(&self) -> io::Result<Vec<JobId>> {
-        // In this order: the lock of a job is made before its directory.
+        // In this order, because the lock of a job is made before its directory.
         let mut all = self.all()?;
         let live = self.live()?;
         let has_ended = |job: JobDir| match job.record() {
@@ -163,10 +163,10 @@ impl Home {
         Ok(live.into_iter().chain(all).collect())
     }
 
-    /// The number of job directories, among them those that are being removed.
+    /// The number of job directories, including those that are being removed.
     pub fn count(&self) -> io::Result<u64> {
         match fs::metadata(self.sub("jobs")) {
-            // Each directory in it is a link to it. Some file systems don't count these links, or not so many.
+            // Each subdirectory counts as a link. Some file systems don't count these links, or only up to a limit.
             Ok(found) if found.nlink() >= 2 => Ok(found.nlink() - 2),
             Ok(_) => Ok(self.all()?.len() as u64),
             Err(error) if is_absent(&error) => Ok(0),
@@ -174,7 +174,7 @@ impl Home {
         }
     }
 
-    /// Removes the locks of processes that were killed before other processes could find their jobs. Returns their number.
+    /// Removes the locks of processes that were killed before their jobs could be found. Returns their number.
     pub fn remove_stale_locks(&self) -> io::Result<usize> {
         let entries = match fs::read_dir(self.sub("live")) {
             Err(error) if is_absent(&error) => return Ok(0),
@@ -185,7 +185,7 @@ impl Home {
             let name = entry.file_name();
             let hidden = name.to_str().and_then(|name| name.strip_prefix('.')?.split('.').next());
             let hidden = hidden.map(str::parse::<JobId>);
-            // A new one may not be locked yet.
+            // A new lock may not be locked yet.
             let old = || entry.metadata()?.modified()?.elapsed().map_err(io::Error::other);
             if matches!(hidden, Some(Ok(_)))
                 && old().is_ok_and(|age| age > STALE_AGE)

@@ -1,4 +1,4 @@
-//! One job on disk: its directory and the files in it that are written as a whole. All of them are for this user alone.
+//! One job on disk: its directory, and the files in it that are written as a whole. All are private to this user.
 
 use std::fs::{self, DirBuilder};
 use std::io::{self, Write};
@@ -20,12 +20,12 @@ const LAUNCH: &str = "launch.private.json";
 const RECEIPT: &str = "receipt.json";
 const REPORT: &str = "report.xml";
 
-/// Space kept for the end of the job, which must be written also to a full disk.
+/// Space that is kept for the end of the job, which must be written even if the disk is full.
 const RESERVE: &str = "reserve";
 /// Enough for a receipt and a state of the usual size, and what the file system needs for them.
 const RESERVE_SIZE: usize = 32 * 1024;
 
-/// The size that a file of the record may have: more than any command line and environment that the kernel takes.
+/// The largest size of a file of the record: more than any command line and environment that the kernel accepts.
 const RECORD_CAP: u64 = 64 * 1024 * 1024;
 
 /// One job on disk.
@@ -42,12 +42,10 @@ impl JobDir {
         Self { home, id, dir }
     }
 
-    /// The job's id.
     pub fn id(&self) -> JobId {
         self.id
     }
 
-    /// Its directory.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
@@ -57,14 +55,13 @@ impl JobDir {
         self.dir.join(REPORT)
     }
 
-    /// The home that it is in.
     pub fn home(&self) -> &Home {
         &self.home
     }
 
-    /// Puts the job on record: its lock, its directory, its specification. If that fails, nothing of it is left.
+    /// Records the job: its lock, its directory, its specification. On an error, nothing of it is left.
     ///
-    /// The lock is made first: whatever a keeper that is killed here leaves behind, the next sweep finds it.
+    /// The lock is made first, so that the next sweep finds whatever a keeper leaves behind that is killed here.
     pub fn create(&self, spec: &JobSpec, launch: Option<&JobSpec>) -> io::Result<Lock> {
         let mut lock = self.make_lock()?;
         let made = DirBuilder::new().mode(0o700).create(&self.dir).and_then(|()| {
@@ -74,14 +71,15 @@ impl JobDir {
                 write_new(&self.dir.join(LAUNCH), &line_of(launch)?)?;
                 fault_point(FaultPoint::LaunchWritten);
             }
-            // As a whole: a process that finds it can read it, and knows that the lock was taken before.
+            // The directory appears with its specification in it: a process that finds it can read it, and knows that the lock
+            // was taken before.
             self.write_spec(spec)
         });
         fault_point(FaultPoint::Recorded);
         match made {
             Ok(()) => Ok(lock),
             Err(error) => {
-                // By name: a process without a free descriptor can't list the directory.
+                // By name, because a process without a free descriptor can't list the directory.
                 for name in [LAUNCH, "spec.new", SPEC] {
                     let _ = fs::remove_file(self.dir.join(name));
                 }
@@ -92,8 +90,8 @@ impl JobDir {
         }
     }
 
-    /// Makes again what was deleted of a job that the caller keeps: its lock, its directory, its specification, its state. A
-    /// state that another process has rewritten is corrected.
+    /// Restores what was deleted of a job that the caller keeps: its lock, its directory, its specification, its state.
+    /// Corrects a state that another process has rewritten.
     pub fn restore(
         &self,
         lock: &mut Option<Lock>,
@@ -105,7 +103,7 @@ impl JobDir {
             // The standby shares the deleted one.
             deleted.release();
             *deleted = new;
-            // What was noted in the deleted one is not known any more.
+            // The notes in the deleted one are lost.
             deleted.begun()?;
         }
         self.make_dir()?;
@@ -118,7 +116,7 @@ impl JobDir {
         record.map_or(Ok(()), |record| self.restore_state(record))
     }
 
-    /// Makes a lock and a directory for a job of which neither is left, as for one that ran and was lost.
+    /// Makes a lock and a directory for a job that has lost both, as for a job that ran and was lost.
     pub fn make_lost(&self) -> io::Result<()> {
         self.make_lock()?.begun()?;
         self.make_dir()
@@ -133,7 +131,7 @@ impl JobDir {
         DirBuilder::new().mode(0o700).create(&self.dir)
     }
 
-    /// Whether it has a directory. A link to one does not count: quell makes none.
+    /// Whether it has a directory. A link does not count, as quell makes none.
     pub fn exists(&self) -> bool {
         self.dir.symlink_metadata().is_ok_and(|found| found.is_dir() && quell_sys::is_trusted(&found))
     }
@@ -147,21 +145,21 @@ impl JobDir {
         self.home.sub("done").join(self.id.to_string())
     }
 
-    /// Reserves space for the end, so that it can be written also if the disk is full by then.
+    /// Reserves space for the end, so that it can be written even if the disk is full by then.
     pub fn reserve_space(&self) -> io::Result<()> {
         quell_sys::create_private(&self.dir.join(RESERVE))?.write_all(&[0; RESERVE_SIZE])
     }
 
-    /// Gives that space back.
+    /// Frees that space.
     pub fn release_reserve(&self) -> io::Result<()> {
         gone_is_fine(fs::remove_file(self.dir.join(RESERVE)))
     }
 
-    /// Writes all of its files to the disk: after that a power cut can't undo its end. This can take long.
+    /// Syncs all of its files to the disk, so that a power cut can't undo its end. This can take long.
     pub fn sync_all(&self) -> io::Result<()> {
         let dir = quell_sys::open_dir(&self.dir)?;
         for name in quell_sys::names_of(&dir)? {
-            // Not what other programs have put there. Of an empty file the directory has all there is: the name.
+            // Files of other programs are not synced. An empty file consists of its name, which is in the directory.
             match quell_sys::open_private_found(&self.dir.join(name), OpenMode::Read) {
                 Ok((file, found)) if found.len() > 0 => file.sync_all()?,
                 Ok(_) | Err(_) => {}
@@ -186,7 +184,7 @@ impl JobDir {
             moved = fs::rename(self.live_path(), self.done_path());
         }
         if is_missing(&moved) {
-            // It was marked before; or its lock was deleted, and the file in `done` is still to be made.
+            // It was marked before. Or its lock was deleted, and the file in `done` has to be made.
             moved = quell_sys::open_private(&self.done_path(), OpenMode::Append).map(drop);
         }
         moved?;

@@ -1,5 +1,5 @@
 //! Which processes keep a job. A job can write to its record and lock its lock file, because they belong to the same user. It
-//! can't change what the kernel says: the names of processes and the files that they have open.
+//! can't change what the kernel reports: the names of processes and the files that they have open.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -18,31 +18,31 @@ use crate::home::Home;
 use crate::job::JobDir;
 use crate::liveness::{BEGUN, Liveness, Lock};
 
-/// The names of the processes that keep a job, in the 15 bytes that the kernel keeps of a name. A child has its keeper's
-/// name until it executes the program.
+/// The process names of a job's keepers, in the 15 bytes that the kernel keeps. A child has its keeper's name until it executes
+/// the program.
 const NAMES: [&str; 2] = ["quell-keeper", "quell-standby"];
 
-/// How long a process may hold the lock of a lost job without saying that it finishes the job. Looking at a job takes
+/// How long a process may hold the lock of a lost job without noting that it finishes the job. Looking at a job takes
 /// microseconds, but the machine may be busy.
 const SAYING: Duration = Duration::from_secs(1);
 /// How often the lock is tried meanwhile: a lock has no event with a deadline.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// The signal that asks a keeper to look at its files and to restore what was deleted. Other processes ignore it.
-pub const KNOCK: Signal = Signal::URG;
+/// The signal that asks a keeper to check its files and to restore those that were deleted. Processes ignore it by default.
+pub const RESTORE_FILES_SIGNAL: Signal = Signal::URG;
 /// How long a keeper may take to do that, and how often to look whether it has: there is no event for it.
 const RESTORING: Duration = Duration::from_secs(3);
-/// How long it may take if only the state is missing: a job that is being started has none yet.
+/// How long it may take if only the state is missing: a job that is being started has no state yet.
 const BEGINNING: Duration = Duration::from_millis(200);
 /// How often the files are checked while keepers restore them. A watch would need the files that are missing.
 const RESTORED_LOOK: Duration = Duration::from_millis(5);
 /// How long after its end is on record a job may keep its lock, before its keeper is asked whether the record is true.
 const ENDING: Duration = Duration::from_millis(50);
 
-/// How many descriptors are needed to look at a job's keepers and to stop a lost job, and some more.
+/// How many descriptors are needed to look at a job's keepers and to stop a lost job, with a margin.
 const ROOM: usize = 24;
 
-/// Fails if this process has too few descriptors left to call a job lost: a keeper that can't be read is not gone.
+/// Fails if this process has too few descriptors left to decide that a job is lost: a keeper that can't be read is not gone.
 pub fn check_room() -> io::Result<()> {
     quell_sys::check_room(ROOM)
 }
@@ -50,7 +50,6 @@ pub fn check_room() -> io::Result<()> {
 /// A process that keeps a job, pinned.
 #[derive(Debug)]
 pub struct Keeper {
-    /// Its identity.
     pub id: ProcId,
     /// What it does for the job.
     pub role: KeeperRole,
@@ -75,12 +74,11 @@ impl Keeper {
         Some(Self { id: stat.id(), role, pidfd })
     }
 
-    /// Sends it a signal.
     pub fn signal(&self, signal: Signal) -> Sent {
         self.pidfd.signal(signal)
     }
 
-    /// The process alone.
+    /// This process, without its role.
     pub fn into_pidfd(self) -> PidFd {
         self.pidfd
     }
@@ -100,7 +98,7 @@ impl Keeper {
 
 /// Which process holds the lock of a job.
 enum Holder {
-    /// A keeper; or a process that can't be seen from here, because it is in another PID namespace.
+    /// A keeper, or a process in another PID namespace, which can't be seen from here.
     Keeper,
     /// A process that finishes its stop.
     Finisher,
@@ -110,7 +108,7 @@ enum Holder {
 
 impl JobDir {
     /// The processes that keep the job, whatever the record says: processes with a keeper's name that have the job's lock open,
-    /// also a deleted one, and the front of a job in the foreground ([`is_front_of`]).
+    /// even a deleted one, and the front of a foreground job ([`is_front_of`]).
     pub fn keepers(&self) -> Vec<Keeper> {
         let mut found: Vec<Keeper> = Vec::new();
         for pid in quell_sys::pids().unwrap_or_default() {
@@ -121,7 +119,7 @@ impl JobDir {
             let parent = |keeper: &Keeper| {
                 let keeper = quell_sys::stat(keeper.id.pid).ok()?;
                 Keeper::pin(keeper.ppid, |stat| {
-                    // In a PID namespace of its own it has put another number on record than it has here.
+                    // In a PID namespace of its own, the keeper has recorded another PID than it has here.
                     let is_number =
                         || stat.pid == front.pid || quell_sys::inner_pid(stat.pid) == Some(front.pid);
                     stat.start == front.start && is_number() && is_front_of(stat, &keeper)
@@ -133,8 +131,8 @@ impl JobDir {
         found
     }
 
-    /// Whether `process` keeps the job, whatever the record says: it has the job's lock open, or is the front of `keeper`, which
-    /// has. A record that was rewritten can't make a keeper of a stranger.
+    /// Whether `process` keeps the job, whatever the record says: it has the job's lock open, or it is the front of `keeper`,
+    /// which has. A rewritten record can't turn a foreign process into a keeper.
     pub fn is_kept_by(&self, process: ProcId, keeper: Option<ProcId>) -> bool {
         let is = |id: ProcId| quell_sys::stat(id.pid).ok().filter(|stat| stat.start == id.start);
         let holds = |id: ProcId| is(id).is_some() && self.is_open_in(id.pid);
@@ -145,7 +143,7 @@ impl JobDir {
         holds(process) || keeper.is_some_and(has_front)
     }
 
-    /// Whether `pid` has the job's lock open, also a deleted one.
+    /// Whether `pid` has the job's lock open, even a deleted one.
     fn is_open_in(&self, pid: u32) -> bool {
         self.times_open_in(pid) > 0
     }
@@ -162,7 +160,7 @@ impl JobDir {
         quell_sys::open_files(pid).filter(is_lock).count()
     }
 
-    /// Makes the job's keepers restore its deleted files, and waits for that; false if it has no keepers, or ends meanwhile.
+    /// Makes the job's keepers restore its deleted files, and waits for that. False if it has no keepers, or ends meanwhile.
     pub(crate) fn have_restored(&self) -> bool {
         let (mut keepers, began) = (self.keepers(), Instant::now());
         let found = || self.live_path().exists() && self.spec().is_ok();
@@ -175,21 +173,21 @@ impl JobDir {
             if !self.live_path().exists() && self.has_ended() && !self.is_dir_held() {
                 return false;
             }
-            keepers.retain(|keeper| keeper.signal(KNOCK) != Sent::Gone);
+            keepers.retain(|keeper| keeper.signal(RESTORE_FILES_SIGNAL) != Sent::Gone);
             std::thread::sleep(RESTORED_LOOK);
         }
         !keepers.is_empty()
     }
 
-    /// Whether a keeper has locked the job's directory. It releases the lock after it has put the end on record, so the job has not
+    /// Whether a keeper has locked the job's directory. It releases that lock after it has recorded the end. So the job has not
     /// ended, whatever the record says and wherever the lock file is.
     pub fn is_dir_held(&self) -> bool {
         let held = |dir: File| matches!(dir.try_lock_shared(), Err(fs::TryLockError::WouldBlock));
         quell_sys::open_dir(self.dir()).is_ok_and(held)
     }
 
-    /// Waits while the record of a job with a keeper says that it has ended: it ends at this moment; or the record was rewritten,
-    /// and then its keepers are asked to correct it. Returns whether it has ended.
+    /// Waits while the record of a job with a keeper says that it has ended. Either it is just ending, or the record was
+    /// rewritten: then its keepers are asked to correct it. Returns whether it has ended.
     pub fn wait_for_true_end(&self) -> bool {
         let (began, mut keepers) = (Instant::now(), None);
         while self.has_ended() {
@@ -202,7 +200,7 @@ impl JobDir {
             // A keeper that is ending its job needs a moment.
             if began.elapsed() >= ENDING {
                 for keeper in keepers.get_or_insert_with(|| self.keepers()) {
-                    keeper.signal(KNOCK);
+                    keeper.signal(RESTORE_FILES_SIGNAL);
                 }
             }
             std::thread::sleep(RESTORED_LOOK);
@@ -233,7 +231,7 @@ impl JobDir {
 
     fn holder(&self, lock: &File) -> Holder {
         let own = quell_sys::pid();
-        // Once a front has taken over, it holds the lock under a name of its own.
+        // A front that has taken over holds the lock under its own process name.
         let front = |id: ProcId| id.pid != own && living(id).is_some() && self.is_open_in(id.pid);
         let record = self.record().ok();
         let (keeper, standby) = record.map_or((None, None), |record| (record.keeper, record.standby));
@@ -243,7 +241,7 @@ impl JobDir {
         if self.finisher().is_some() {
             return Holder::Finisher;
         }
-        // Twice in this process: another thread of it has the lock.
+        // The file is open twice in this process: another thread has the lock.
         if self.times_open_in(own) > 1 || self.have_restored() {
             return Holder::Keeper;
         }
@@ -252,15 +250,16 @@ impl JobDir {
         if quell_sys::in_first_pid_namespace() || seen() { Holder::Stranger } else { Holder::Keeper }
     }
 
-    /// The process that says in the lock file that it finishes the job, if that is true: it lives and has the lock open.
+    /// The process that has noted in the lock file that it finishes the job, if that is true: it is alive and has the lock
+    /// open.
     fn finisher(&self) -> Option<ProcId> {
         let text = quell_sys::read_private(&self.live_path(), 64).ok()?;
         let id = Lock::finisher_in(&text)?;
         (living(id).is_some() && self.is_open_in(id.pid)).then_some(id)
     }
 
-    /// Takes the lock of a job whose keepers are known to be gone, also if a process holds it: a new file, locked before other
-    /// processes can find it, replaces it.
+    /// Takes the lock of a job whose keepers are known to be gone, even if another process holds it: a new file replaces it,
+    /// which is locked before other processes can find it.
     pub fn seize(&self) -> io::Result<Liveness> {
         match quell_sys::open_private(&self.live_path(), quell_sys::OpenMode::Read) {
             Ok(file) => match file.try_lock() {
@@ -282,7 +281,7 @@ impl JobDir {
             other => other?,
         };
         let exchange = || match renameat_with(CWD, &new, CWD, &path, RenameFlags::EXCHANGE) {
-            // A file system that can't do this.
+            // The file system does not support this.
             Err(rustix::io::Errno::INVAL) => fs::rename(&new, &path),
             other => other.map_err(io::Error::from),
         };
@@ -290,7 +289,7 @@ impl JobDir {
             // The holder of the old one must not decide whether the program has run.
             (&file).write_all(BEGUN)?;
             exchange()?;
-            // If another process was quicker, this was its lock: it is put back.
+            // If another process was quicker, this was its lock, and is put back.
             let (there, judged) = (fs::symlink_metadata(&new).ok(), old.metadata()?);
             let same = there.is_none_or(|there| there.ino() == judged.ino());
             if !same {
@@ -309,7 +308,7 @@ impl JobDir {
 }
 
 impl Home {
-    /// The jobs of this home that have keepers, whatever is left of their files. This looks at every process.
+    /// The jobs of this home that have keepers, whatever is left of their files. Looks at every process.
     pub fn kept(&self) -> Vec<JobId> {
         let id = |(_, path): (PathBuf, PathBuf)| {
             let (dir, id) = lock_in(&path)?;
@@ -321,14 +320,14 @@ impl Home {
         found.into_iter().collect()
     }
 
-    /// Whether locks of its jobs may be in `dir`, by the kernel's name for it: any process of the user can move them.
+    /// Whether `dir`, the kernel's path, can have locks of its jobs. Any process of the user can have moved them.
     fn may_have_locks_in(&self, dir: &Path) -> bool {
         let is_below = |home: &Path| dir.starts_with(home) && dir != home.join("jobs");
         is_below(self.dir()) || fs::canonicalize(self.dir()).is_ok_and(|real| is_below(&real))
     }
 }
 
-/// The directory and the job of a lock, by the kernel's path of an open file.
+/// The directory and the job of a lock, from the kernel's path of an open file.
 fn lock_in(path: &Path) -> Option<(&Path, JobId)> {
     let name = path.file_name()?.to_str()?;
     Some((path.parent()?, name.strip_suffix(" (deleted)").unwrap_or(name).parse().ok()?))
@@ -353,7 +352,7 @@ fn is_named(stat: &Stat) -> bool {
     NAMES.contains(&stat.comm.as_str())
 }
 
-/// The process with this identity, if it has not exited.
+/// The process with this identity, if it is alive.
 fn living(id: ProcId) -> Option<Stat> {
     quell_sys::stat(id.pid).ok().filter(|stat| stat.start == id.start && !matches!(stat.state, b'Z' | b'X'))
 }

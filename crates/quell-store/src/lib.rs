@@ -1,4 +1,4 @@
-//! Jobs on disk. What is known of a job is in its directory; only the process that holds its lock writes there.
+//! Jobs on disk. Everything that is known of a job is in its directory, and only the process that holds its lock writes there.
 //!
 //! ```text
 //! $QUELL_HOME/
@@ -9,6 +9,18 @@
 //! ```
 //!
 //! Live jobs are found without reading the finished ones.
+//!
+//! ```text
+//! home.rs      Home: the directory, its lists of jobs       names.rs     names of jobs
+//! job.rs       JobDir: create, restore, read, remove        state.rs     the present state
+//! events.rs    the history                                  end.rs       JobEnd: the one order in which an end is written
+//! liveness.rs  Lock, Liveness: is a keeper alive?           keepers.rs   which processes those are
+//! control_socket.rs                                         watch.rs     wait for changes
+//! log/         the captured output: write, read, query      files.rs     private files, replaced atomically
+//! ```
+//!
+//! The states of a job on disk: lock in `live/` and held (supervised) → lock in `live/` and free (lost: the next command
+//! finishes it), or state `ended` → lock in `done/` (ended) → in the index.
 #![forbid(unsafe_code)]
 #![cfg(target_os = "linux")]
 
@@ -30,7 +42,7 @@ mod watch;
 pub use end::{DiskFull, EndStep, JobEnd, SyncWhen};
 pub use home::Home;
 pub use job::{JobDir, now};
-pub use keepers::{KNOCK, Keeper, KeeperRole, check_room};
+pub use keepers::{Keeper, KeeperRole, RESTORE_FILES_SIGNAL, check_room};
 pub use liveness::{Liveness, Lock};
 pub use log::{
     CaptureWriter, Cursor, Cut, Entry, InvalidCursor, Line, LineOrCut, Lines, LogEnd, LogPage, LogQuery,

@@ -1,5 +1,5 @@
-//! Whether a process keeps a job. The keeper and its standby share the lock `live/ID` and hold it as long as one of them
-//! lives; which processes those are is in keepers.rs.
+//! Whether a process keeps a job. The keeper and its standby share the lock `live/ID`, and hold it as long as one of them
+//! lives. `keepers.rs` finds out which processes those are.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -17,7 +17,7 @@ use crate::keepers::{check_room, is_keeper};
 
 /// What a keeper writes into the lock before the program of its job runs.
 pub(crate) const BEGUN: &[u8] = b"begun\n";
-/// What a lock of a job whose stop is being finished says, before the identity of the process that does it.
+/// What the lock says while another process finishes the stop, followed by the identity of that process.
 const FINISHING: &str = "finishing";
 /// How long after its id the lock of a job is made, at most.
 const BIRTH: Duration = Duration::from_secs(3);
@@ -27,7 +27,7 @@ const BIRTH: Duration = Duration::from_secs(3);
 pub struct Lock {
     file: File,
     path: PathBuf,
-    /// The job's directory, locked as well: the lock file can be moved away, and then the record could say anything.
+    /// The job's directory, locked as well, because the lock file can be moved away.
     dir: Option<File>,
 }
 
@@ -47,25 +47,25 @@ impl Lock {
         }
     }
 
-    /// Releases it, for every process that shares it: the job has ended. From here on a record that says so is true.
+    /// Releases it for every process that shares it: the job has ended. From here on a record that says so is true.
     pub fn release(&self) {
         for file in self.dir.iter().chain([&self.file]) {
             let _ = file.unlock();
         }
     }
 
-    /// Notes that the program is about to run. The keeper calls this before it lets the program go.
+    /// Notes that the program is about to run. The keeper calls this before it releases the stub.
     pub fn begun(&self) -> io::Result<()> {
         (&self.file).write_all(BEGUN)
     }
 
-    /// Whether it says that the program has run.
+    /// Whether it notes that the program has run.
     pub fn says_begun(&self) -> bool {
         self.file.metadata().is_ok_and(|found| found.len() > 0)
     }
 
-    /// Whether the lock of job `id` is as it was made: nothing was written to it, and it was not changed later. The kernel
-    /// keeps the time of the last change: a process that empties the file can't set it back.
+    /// Whether the lock of job `id` is unchanged since it was made: it is empty, and was not changed later. A process can empty
+    /// the file, but can't set back the time of the last change that the kernel keeps.
     pub fn is_as_made(&self, id: JobId) -> bool {
         self.file.metadata().is_ok_and(|found| {
             let changed = found.ctime() as u64 * 1000 + found.ctime_nsec() as u64 / 1_000_000;
@@ -81,7 +81,7 @@ impl Lock {
         file.write_all(format!("{FINISHING} {} {}\n", own.pid, own.start).as_bytes())
     }
 
-    /// The process that has noted this in the lock with content `text`.
+    /// The process that has noted this in a lock with content `text`.
     pub(crate) fn finisher_in(text: &[u8]) -> Option<ProcId> {
         let text = std::str::from_utf8(text).ok()?.strip_prefix(FINISHING)?;
         let (pid, start) = text.trim().split_once(' ')?;
@@ -111,7 +111,7 @@ impl JobDir {
     /// The same for a caller that has just read the record.
     pub fn liveness_by(&self, record: Option<&StateRecord>) -> io::Result<Liveness> {
         let path = self.live_path();
-        // For reading: processes that wait for a keeper to close it are woken when a writer does.
+        // For reading: closing a file that was opened for writing would wake the processes that watch the lock.
         match quell_sys::open_private(&path, OpenMode::Read) {
             Ok(file) => self.try_lock(file, record),
             Err(error) if is_absent(&error) => self.without_lock(),
@@ -119,7 +119,7 @@ impl JobDir {
         }
     }
 
-    /// A job without a lock has ended, or its lock was deleted. In that case its keepers, which still have it open, make
+    /// A job without a lock has ended, or its lock was deleted. In the second case its keepers, which still have it open, make
     /// another one. If they are gone, this process does, so that the job is found and finished like any other.
     fn without_lock(&self) -> io::Result<Liveness> {
         let record = match self.record() {
@@ -168,7 +168,7 @@ impl JobDir {
         }
     }
 
-    /// What it means that this process has locked `file`.
+    /// The liveness of the job, now that this process has locked `file`.
     pub(crate) fn locked(&self, file: File) -> io::Result<Liveness> {
         match self.live_path().symlink_metadata() {
             Ok(found) if found.ino() == file.metadata()?.ino() => {
@@ -182,10 +182,10 @@ impl JobDir {
         }
     }
 
-    /// Makes the lock, which is locked before other processes can find it: they would take the job for a lost one.
+    /// Makes the lock. It is locked before other processes can find it: otherwise they would take the job for a lost one.
     pub(crate) fn make_lock(&self) -> io::Result<Lock> {
         self.home().make()?;
-        // `done` now: at the end there may be no inode for it.
+        // `done` is made now: at the end there may be no inode for it.
         for sub in ["jobs", "live", "done"] {
             self.home().make_sub(sub)?;
         }

@@ -19,22 +19,10 @@ const CLAIM_PATIENCE: Duration = Duration::from_secs(5);
 /// Why a name can't be claimed.
 #[derive(Debug, thiserror::Error)]
 pub enum NameError {
-    /// A live job has it.
     #[error("the name `{name}` is that of the live job {by}")]
-    Taken {
-        /// The name.
-        name: String,
-        /// The job that has it.
-        by: JobId,
-    },
-    /// It could not be written.
+    Taken { name: String, by: JobId },
     #[error("can't claim the name `{name}`: {error}")]
-    Io {
-        /// The name.
-        name: String,
-        /// The reason.
-        error: io::Error,
-    },
+    Io { name: String, error: io::Error },
 }
 
 /// Whether `text` can be the name of a job: a plain file name, and not a path.
@@ -52,7 +40,7 @@ impl Home {
         fs::read_link(self.sub("names").join(name)).ok()?.to_str()?.parse().ok()
     }
 
-    /// Gives `name` to `id`, unless a live job has it, or a lost one: its processes may be alive.
+    /// Gives `name` to `id`, unless a live job has it or a lost one, whose processes may be alive.
     pub fn claim(&self, name: &str, id: JobId) -> Result<(), NameError> {
         let failed = |error| NameError::Io { name: name.to_owned(), error };
         if !is_name(name) {
@@ -63,7 +51,7 @@ impl Home {
         let _claims = lock_within(&names.join(".lock"), CLAIM_PATIENCE).map_err(failed)?;
         if let Some(by) = self.named(name).filter(|by| *by != id)
             && !matches!(self.job(by).liveness(), Ok(Liveness::Ended) | Err(_))
-            // Its end is on record a little before its lock is gone.
+            // The end of a job is recorded shortly before its lock is released.
             && !self.job(by).wait_for_true_end()
         {
             return Err(NameError::Taken { name: name.to_owned(), by });

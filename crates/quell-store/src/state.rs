@@ -1,5 +1,5 @@
-//! The state of a job on disk: the last whole line of `state.jsonl`. A file of its own for each state would cost the making
-//! of one and the removal of another.
+//! The state of a job on disk: the last complete line of `state.jsonl`. One file per state would cost making one file and
+//! removing another.
 
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -36,16 +36,16 @@ impl JobDir {
         Ok(())
     }
 
-    /// The same, unless it is the present state already: another process may have rewritten the file.
+    /// The same, unless it is already the present state: another process may have rewritten the file.
     pub(crate) fn restore_state(&self, record: &StateRecord) -> io::Result<()> {
         let line = line_of(record)?;
         let same = self.bytes(STATES).is_ok_and(|bytes| last_line(&bytes) == line.trim_ascii_end());
         if same { Ok(()) } else { self.append_state(record) }
     }
 
-    /// Appends a state; false if it has to be the first line of a new file.
+    /// Appends a state. False if it has to be the first line of a new file.
     fn append_state_line(&self, line: &[u8]) -> io::Result<bool> {
-        // There is none yet; or what is there was not written by quell, and is replaced.
+        // There is none yet, or quell did not write it: then it is replaced.
         let path = self.dir().join(STATES);
         let Ok((file, found)) = quell_sys::open_private_found(&path, OpenMode::Extend) else {
             return Ok(false);
@@ -61,14 +61,14 @@ impl JobDir {
         }
         match (&file).write(line) {
             Ok(count) if count == line.len() => Ok(true),
-            // Half a line would spoil the next one. A disk that is full has no room for a new file either.
+            // Half a line would damage the next one. A full disk has no room for a new file either.
             Ok(_) => file.set_len(length).and(Err(io::ErrorKind::StorageFull.into())),
             Err(error) => file.set_len(length).and(Err(error)),
         }
     }
 }
 
-/// The last whole line; everything if there is none.
+/// The last complete line, or everything if there is none.
 fn last_line(bytes: &[u8]) -> &[u8] {
     let Some(end) = memchr::memrchr(b'\n', bytes) else { return bytes };
     let start = memchr::memrchr(b'\n', &bytes[..end]).map_or(0, |before| before + 1);

@@ -1,8 +1,8 @@
-//! What the tests share.
+//! Shared by the tests.
 
 use tempfile::TempDir;
 
-/// A directory of its own, removed in the end.
+/// A temporary directory.
 pub fn scratch() -> TempDir {
     TempDir::new().unwrap()
 }

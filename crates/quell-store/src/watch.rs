@@ -12,20 +12,20 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
 };
 
-/// How often to look without inotify: a user has 128 instances of it, and there is no other event for a file that grows.
+/// How often to look without inotify, of which a user has 128 instances. No other event reports that a file grows.
 const RELOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// When to look once more after a change if a lock is watched: the kernel reports that a file was closed before it releases the
 /// lock.
 const ECHO: Duration = Duration::from_millis(10);
 
-/// Waits for changes in directories: files made, written to, closed, moved in or removed. Add first, then look, then wait, so
-/// that no change is missed.
+/// Waits for changes in directories: files made, written, closed, moved in or removed. Add first, then look, then wait: so no
+/// change is missed.
 #[derive(Debug)]
 pub struct Watch {
     fd: OwnedFd,
-    /// Whether `fd` reports changes. If not, it is a timer, and at each of its ticks there may be some.
-    told: bool,
+    /// Whether `fd` reports changes. Otherwise it is a timer, and something may have changed at each tick.
+    uses_inotify: bool,
     /// Whether a lock is watched.
     locks: bool,
     /// When to look once more after a change.
@@ -36,7 +36,7 @@ impl Watch {
     /// Watches nothing yet.
     pub fn new() -> io::Result<Self> {
         match inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC) {
-            Ok(fd) => Ok(Self { fd, told: true, locks: false, echo: None }),
+            Ok(fd) => Ok(Self { fd, uses_inotify: true, locks: false, echo: None }),
             Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOSYS) => Self::timed(),
             Err(error) => Err(error.into()),
         }
@@ -46,15 +46,15 @@ impl Watch {
         let fd = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
         let tick = Itimerspec { it_interval: RELOOK, it_value: RELOOK };
         timerfd_settime(&fd, TimerfdTimerFlags::empty(), &tick)?;
-        Ok(Self { fd, told: false, locks: false, echo: None })
+        Ok(Self { fd, uses_inotify: false, locks: false, echo: None })
     }
 
-    /// Watches `dir`, too. From now on no change there is missed. When it vanishes, that is one last change.
+    /// Watches `dir` as well. From now on no change there is missed. Its removal is the last change.
     pub fn add(&mut self, dir: &Path) -> io::Result<()> {
         self.add_for(dir, WatchFlags::MODIFY | WatchFlags::CREATE | WatchFlags::DELETE)
     }
 
-    /// The same for changes of records and released locks only, and not for output. `path` may be a file.
+    /// The same, but only for changes of records and released locks, not of output. `path` may be a file.
     pub fn add_quietly(&mut self, path: &Path) -> io::Result<()> {
         self.locks = true;
         self.add_for(path, WatchFlags::empty())
@@ -66,10 +66,11 @@ impl Watch {
             | WatchFlags::CLOSE_WRITE
             | WatchFlags::DELETE_SELF
             | WatchFlags::MOVE_SELF;
-        let added = if self.told { inotify::add_watch(&self.fd, dir, flags).map(|_| ()) } else { Ok(()) };
+        let added =
+            if self.uses_inotify { inotify::add_watch(&self.fd, dir, flags).map(|_| ()) } else { Ok(()) };
         match added {
             Ok(()) => Ok(()),
-            // The user has no watches left. Changes seen so far are reported at the first tick.
+            // The user has no watches left. Changes until now are reported at the first tick.
             Err(Errno::NOSPC | Errno::NOMEM) => {
                 *self = Self { locks: self.locks, ..Self::timed()? };
                 Ok(())
@@ -81,8 +82,8 @@ impl Watch {
         }
     }
 
-    /// Waits until something has changed since the last call, or until `deadline`. Returns whether something has (or, without
-    /// inotify, may have). Many changes are one.
+    /// Waits until something has changed since the last call, or until `deadline`. Returns whether it has, or without inotify,
+    /// may have. Many changes count as one.
     pub fn wait(&mut self, deadline: Option<Instant>) -> io::Result<bool> {
         loop {
             if self.drain()? {
@@ -100,7 +101,7 @@ impl Watch {
         }
     }
 
-    /// Whether something has changed since the last call. Does not wait: for callers that poll the descriptor with others.
+    /// Whether something has changed since the last call. Does not wait. For callers that poll the descriptor with others.
     pub fn drain(&mut self) -> io::Result<bool> {
         let mut buffer = [0; 4096];
         let mut changed = false;
@@ -141,7 +142,7 @@ mod tests {
 
     fn watched(dir: &Path) -> Watch {
         let mut watch = Watch::new().unwrap();
-        assert!(watch.told, "this machine has inotify");
+        assert!(watch.uses_inotify, "this machine has inotify");
         watch.add(dir).unwrap();
         watch
     }

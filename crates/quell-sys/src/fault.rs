@@ -163,7 +163,7 @@ points! {
     /// The count is zero; the proof begins.
     FinishBegun "finish_begun" [Keeper Standby Front]
     /// The search for marked processes is done.
-    Audited "audited" [Keeper Standby Front]
+    MarkedKilled "marked_killed" [Keeper Standby Front]
     /// The root is collected.
     RootCollected "root_collected" [Keeper Standby Front]
     /// The last of the output is on disk.

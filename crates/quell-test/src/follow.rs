@@ -62,7 +62,7 @@ impl ObservedRun {
         let mut watch = job.watch()?;
         loop {
             // If the job has ended, its history is complete: so this is read before the history.
-            let over = job.settle()?;
+            let over = job.has_ended_now()?;
             for event in feed.read()? {
                 match event.what {
                     EventKind::RootExited { .. } if !self.is_stopping => self.exited_by_itself = true,

@@ -1,4 +1,4 @@
-//! Asking the guard about quell's own jobs, and recording what came of it in the audit log.
+//! Asking the guard about quell's own jobs, and recording the results in the audit log.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -12,8 +12,8 @@ use serde_json::json;
 use crate::recover::mask_of;
 use crate::{Config, Error, Job, Result, Stopped, resolve};
 
-/// The verbs that work without settings, besides those that only look: stopping what runs, unless a file that can be read refuses
-/// it. For all others the policy has to be known.
+/// The verbs that work without a readable policy, in addition to those that only read: what runs can be stopped, unless a file that
+/// can be read refuses it. For all others the policy has to be known.
 const WITHOUT_POLICY: [Verb; 2] = [Verb::Stop, Verb::Sweep];
 
 /// A verb, and what it is about.
@@ -66,7 +66,7 @@ pub(crate) fn unreadable(error: &Error) -> Decision {
     Decision::refuse(DecisionCode::Error(error.code().into()), BUILT_IN, error.to_string(), hint)
 }
 
-/// Refuses a request that today's policy does not let be started. The keeper asks again, and writes the audit line of a permit.
+/// Refuses a request that the present policy does not allow. The keeper asks again, and writes the audit line of a permit.
 pub(crate) fn check_start(home: &Home, request: &JobRequest) -> Result<()> {
     let config = Config::from_files_here()?;
     let (verb, decision) = decide_start(&config, request);

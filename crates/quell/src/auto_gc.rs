@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::gc::collect;
 use crate::{DryRun, Error, GcReport, GcRules, Quell, Result};
 
-/// The shortest time between two.
+/// The shortest time between two of them.
 const EVERY: Duration = Duration::from_secs(3600);
 
 /// The largest number of jobs that are removed at once. The next time, or `quell gc`, removes the rest.
@@ -23,7 +23,7 @@ impl Quell {
     ///
     /// The file `last-gc` in the home has the time of the last one. The first call only makes that file: a new home has
     /// nothing to remove.
-    pub fn tidy(&self, rules: &GcRules) -> Result<Option<GcReport>> {
+    pub fn auto_gc(&self, rules: &GcRules) -> Result<Option<GcReport>> {
         let path = self.home().dir().join("last-gc");
         let failed = |error: io::Error| Error::Io { path: path.clone(), error };
         let old = match quell_sys::open_private_found(&path, OpenMode::Read) {
@@ -45,7 +45,7 @@ impl Quell {
         let config = crate::Config::load_here()?.config;
         let guard = Guard::new(self.home(), config.guard.clone()).masking(config.mask());
         let Ok(permit) = guard.permit_act(Verb::Gc) else { return Ok(None) };
-        // Before the work, so that one that fails is not tried again at each start.
+        // Before the work, so that a gc that fails is not repeated at each start.
         let touch = quell_sys::open_private(&path, OpenMode::Append);
         touch.and_then(|file| file.set_modified(SystemTime::now())).map_err(failed)?;
         let report = collect(self.home(), rules, DryRun::No, Some(AT_ONCE))?;

@@ -43,12 +43,12 @@ mod linux {
     pub use crate::list::list;
     pub use crate::logs::LogWatch;
     pub use crate::resolve::{SHORTEST_PREFIX, resolve};
-    pub use crate::roles::{AdmittedTests, TestJudge, keeper_main, notify_hooks_main};
+    pub use crate::roles::{AdmitTests, AdmittedTests, keeper_main, notify_hooks_main};
     pub use crate::short_ids::short_ids;
     pub use crate::start::{is_inside_a_job, own_session};
     pub use crate::stats::stats_of;
 
-    use crate::recover::{Finisher, Keepers, Survivors, settle, settle_lost};
+    use crate::recover::recover_if_orphaned;
     use crate::start::resolve_request;
     use crate::{
         Error, Job, JobState, JobView, LogCut, LogLine, LogsView, ProcessTree, Quell, Result, WaitFor, Waited,
@@ -89,12 +89,12 @@ mod linux {
         quell_contain::new_job_id().ok()
     }
 
-    /// How a job is, by its files alone.
+    /// The state of a job by its files alone.
     pub fn view(job: &JobDir) -> Result<JobView> {
         JobView::read(job)
     }
 
-    /// How a job is, by its files and its lock. A lost job is shown as lost.
+    /// The state of a job by its files and its lock. A lost job is shown as lost.
     pub fn look(job: &JobDir) -> Result<JobView> {
         JobView::look(job)
     }
@@ -167,11 +167,11 @@ mod linux {
         fn wait_for_readiness(&self, within: Duration) -> Result<Waited>;
         /// How much the tree has done so far: CPU time in clock ticks, and bytes of output.
         fn vitals(&self) -> Result<(u64, u64)>;
-        /// Finishes the job if it is lost; whether it was.
-        fn finish_if_lost(&self) -> Result<bool>;
-        /// Finishes the job if it is lost; whether it has ended then. The policy must allow that, unless the job is a test run that was
-        /// started through this handle.
-        fn settle(&self) -> Result<bool>;
+        /// Finishes the job if it is lost. Returns whether it was.
+        fn recover_if_orphaned(&self) -> Result<bool>;
+        /// Finishes the job if it is lost. Returns whether it has ended then. The policy must allow that, unless the job is a test run
+        /// that was started through this handle.
+        fn has_ended_now(&self) -> Result<bool>;
     }
 
     impl JobInternals for Job {
@@ -207,18 +207,12 @@ mod linux {
             self.vitals_by(None)
         }
 
-        fn finish_if_lost(&self) -> Result<bool> {
-            settle_lost(self.dir())
+        fn recover_if_orphaned(&self) -> Result<bool> {
+            recover_if_orphaned(self.dir())
         }
 
-        fn settle(&self) -> Result<bool> {
-            if self.quell.started == Some(self.id()) {
-                // A test run ends what it has started.
-                settle(self.dir(), Survivors::KillAgain, Keepers::Unknown, Finisher::Stop)?;
-            } else {
-                settle_lost(self.dir())?;
-            }
-            self.has_ended()
+        fn has_ended_now(&self) -> Result<bool> {
+            self.has_ended_now()
         }
     }
 }

@@ -95,7 +95,7 @@ fn check_place(path: &Path) -> io::Result<PathBuf> {
     if home.is_some_and(|home| real.starts_with(home)) || Config::is_read_from(&real, Path::new("/")) {
         return Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
-            "it is among the files that quell itself goes by",
+            "quell reads jobs or settings from there",
         ));
     }
     Ok(real)

@@ -67,7 +67,7 @@ pub enum Error {
         #[source]
         error: io::Error,
     },
-    /// The time was up first.
+    /// It took too long.
     #[error("{0}")]
     TimedOut(String),
     /// The program did not read what was sent to it.
@@ -88,7 +88,7 @@ pub enum Error {
         name: String,
         /// What is wrong.
         message: String,
-        /// What would mend it.
+        /// What would correct it.
         hint: String,
     },
     /// An environment variable begins with `QUELL_` and is not a setting.
@@ -96,7 +96,7 @@ pub enum Error {
     UnknownVariable {
         /// The variable.
         name: String,
-        /// What would mend it.
+        /// What would correct it.
         hint: String,
     },
     /// A configuration file can't be used.
@@ -108,7 +108,7 @@ pub enum Error {
         line: usize,
         /// What is wrong.
         message: String,
-        /// What would mend it.
+        /// What would correct it.
         hint: String,
     },
     /// The program could not be started.
@@ -188,7 +188,7 @@ impl Error {
         }
     }
 
-    /// What would mend a setting, if the error is about one.
+    /// What would correct a setting, if the error is about one.
     pub fn suggestion(&self) -> Option<&str> {
         match self {
             Self::Variable { hint, .. } | Self::UnknownVariable { hint, .. } | Self::Config { hint, .. } => {
@@ -203,24 +203,8 @@ impl Error {
         match self {
             Self::TimedOut(_) | Self::NotProvenDead(_) | Self::Keeper(_) | Self::Index(_) => true,
             Self::Start(error) => error.is_retryable(),
-            // A second call would write the same bytes twice.
-            Self::NotRead { .. }
-            | Self::Refused(_)
-            | Self::Host(_)
-            | Self::NoSuchJob(_)
-            | Self::Ambiguous { .. }
-            | Self::InvalidJob(_)
-            | Self::State(_)
-            | Self::NoReadyCheck(_)
-            | Self::KeptElsewhere { .. }
-            | Self::BadValue(_)
-            | Self::Variable { .. }
-            | Self::UnknownVariable { .. }
-            | Self::Config { .. }
-            | Self::Io { .. }
-            | Self::EndNotRecorded { .. }
-            | Self::NoHome
-            | Self::NoProgram(_) => false,
+            // Not for `NotRead`: a second call would write the same bytes twice.
+            _ => false,
         }
     }
 
@@ -242,17 +226,7 @@ impl Error {
                 json!({ "path": path.display().to_string() })
             }
             Self::NoSuchJob(job) | Self::InvalidJob(job) => json!({ "job": job }),
-            Self::Host(_)
-            | Self::State(_)
-            | Self::NoReadyCheck(_)
-            | Self::NotProvenDead(_)
-            | Self::TimedOut(_)
-            | Self::BadValue(_)
-            | Self::Start(_)
-            | Self::Index(_)
-            | Self::Keeper(_)
-            | Self::NoHome
-            | Self::NoProgram(_) => json!({}),
+            _ => json!({}),
         }
     }
 }

@@ -13,16 +13,19 @@ use quell_sys::{Polled, poll_until};
 
 use quell_guard::Verb;
 
-use crate::{Error, Filter, Job, Quell, Result, settle_lost};
+use crate::{Error, Filter, Job, Quell, Result};
 
-/// A time in the past: a duration until now, such as `10m`, or a time such as
-/// `2026-01-31T12:00:00Z`.
+/// A time in the past: a duration until now, such as `10m`, or a time such as `2026-01-31T12:00:00Z`.
 pub fn parse_since(text: &str) -> Result<Timestamp> {
     if let Ok(ago) = quell_core::parse_duration(text) {
         return Ok(quell_store::now().before(ago));
     }
-    let why = || format!("`{text}` is not a time: write a duration such as 10m, or 2026-01-31T12:00:00Z");
-    text.parse().map_err(|_| Error::BadValue(why()))
+    let invalid = |_| {
+        Error::BadValue(format!(
+            "invalid time `{text}`: expected a duration such as 10m, or a time such as 2026-01-31T12:00:00Z"
+        ))
+    };
+    text.parse().map_err(invalid)
 }
 
 impl Job {
@@ -68,6 +71,8 @@ pub struct EventFeed {
     derived: usize,
     /// Whether the file has more than failed hooks.
     has_history: bool,
+    /// Whether an [`EventWatch`] watches the record.
+    watched: bool,
 }
 
 impl EventFeed {
@@ -80,6 +85,7 @@ impl EventFeed {
             begun: false,
             derived: 0,
             has_history: false,
+            watched: false,
         }
     }
 
@@ -134,14 +140,14 @@ impl EventFeed {
         file.read_to_end(&mut self.partial)?;
         let whole = self.partial.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
         let lines = self.partial[..whole].split(|&byte| byte == b'\n');
-        // Without a line that a crash has cut.
+        // A line that a crash has cut is skipped.
         events.extend(lines.filter_map(|line| serde_json::from_slice::<JobEvent>(line).ok()));
         self.partial.drain(..whole);
         Ok(())
     }
 }
 
-/// Far more than a writer of the history lets it grow.
+/// Far larger than the writer of the history lets it grow.
 const LARGEST: u64 = 64 * 1024 * 1024;
 
 fn open(path: &std::path::Path) -> io::Result<Option<File>> {
@@ -172,15 +178,9 @@ fn open(path: &std::path::Path) -> io::Result<Option<File>> {
 /// ```
 #[derive(Debug)]
 pub struct EventWatch {
-    feeds: Vec<Followed>,
+    feeds: Vec<EventFeed>,
     watch: Watch,
     home: Option<HomeWatch>,
-}
-
-#[derive(Debug)]
-struct Followed {
-    feed: EventFeed,
-    watched: bool,
 }
 
 /// Finds new jobs.
@@ -194,7 +194,7 @@ struct HomeWatch {
 impl EventWatch {
     /// Follows these jobs, until all of them have ended.
     pub fn of(jobs: &[Job]) -> Result<Self> {
-        let feeds = jobs.iter().map(|job| Followed { feed: EventFeed::new(job), watched: false }).collect();
+        let feeds = jobs.iter().map(EventFeed::new).collect();
         Ok(Self { feeds, watch: Watch::new().map_err(Error::io("inotify"))?, home: None })
     }
 
@@ -209,7 +209,7 @@ impl EventWatch {
         }
         // Makes keepers restore the deleted files of live jobs.
         quell.list(&Filter { limit: Some(0), ..Filter::default() })?;
-        // In this order: a job that is in the first list and not in the second has ended.
+        // In this order, a job that is in the first list and not in the second has ended.
         let all = quell.home().all().map_err(Error::io(quell.home().dir()))?;
         let live = quell.home().live().map_err(Error::io(quell.home().dir()))?;
         let jobs: Vec<Job> = live.iter().map(|&id| quell.job_with(id)).collect();
@@ -224,18 +224,17 @@ impl EventWatch {
     pub fn next(&mut self) -> Result<Option<Vec<JobEvent>>> {
         loop {
             if let Some(home) = &mut self.home {
-                let new = home.look()?;
-                self.feeds.extend(new.into_iter().map(|feed| Followed { feed, watched: false }));
+                self.feeds.extend(home.look()?);
             }
             let mut events = Vec::new();
             let mut left = Vec::new();
-            for mut followed in std::mem::take(&mut self.feeds) {
-                followed.watched = followed.watched || add(&mut self.watch, followed.feed.job())?;
+            for mut feed in std::mem::take(&mut self.feeds) {
+                feed.watched = feed.watched || add(&mut self.watch, feed.job())?;
                 // Before reading: a job that had ended then has no more events.
-                let over = over(followed.feed.job())?;
-                events.extend(followed.feed.read()?);
+                let over = over(feed.job())?;
+                events.extend(feed.read()?);
                 if !over {
-                    left.push(followed);
+                    left.push(feed);
                 }
             }
             self.feeds = left;
@@ -282,9 +281,9 @@ fn add(watch: &mut Watch, job: &Job) -> Result<bool> {
 }
 
 fn over(job: &Job) -> Result<bool> {
-    match settle_lost(job.dir()) {
+    match job.has_ended_now() {
         // It has no keeper, so nothing more is written; `sweep` names the processes that are left.
         Err(Error::NotProvenDead(_)) => Ok(true),
-        other => other.and_then(|_| job.has_ended()),
+        other => other,
     }
 }

@@ -1,8 +1,8 @@
 //! Removing finished jobs. Never a live one.
 //!
-//! A job's directory is renamed in one step, so a process that is killed here leaves the whole job or none, and one of several
-//! processes that remove it succeeds. Its row in the index, its name and its files go after that. What is left of them after a crash
-//! is removed by the next gc.
+//! A job's directory is renamed in one step, so a process that is killed here leaves the whole job or none, and of several processes
+//! that remove it one succeeds. Its row in the index, its name and its files are removed after that. The next gc removes what a crash
+//! leaves of them.
 
 use std::fs;
 use std::io;
@@ -42,7 +42,6 @@ pub struct GcRules {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Skipped {
     /// The id of the job.
-    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub id: JobId,
     /// The reason.
     pub why: String,
@@ -55,7 +54,6 @@ pub struct GcReport {
     /// Whether nothing was changed. Then this is what would be done.
     pub dry_run: bool,
     /// The removed jobs, oldest first.
-    #[cfg_attr(feature = "schema", schemars(with = "Vec<String>"))]
     pub removed: Vec<JobId>,
     /// How many bytes they took on disk.
     pub bytes: u64,
@@ -67,12 +65,8 @@ pub struct GcReport {
     pub remains: u64,
 }
 
-/// Removes the finished jobs that `rules` don't keep, oldest first, and incomplete jobs.
-pub(crate) fn gc(home: &Home, rules: &GcRules, dry_run: DryRun) -> Result<GcReport> {
-    collect(home, rules, dry_run, None)
-}
-
-/// The same for at most this many jobs. With a limit, the index is trusted without a look at all directories.
+/// Removes the finished jobs that `rules` don't keep, oldest first, and incomplete jobs. With a limit, at most that many jobs are
+/// removed, and the index is trusted without a look at all directories.
 pub(crate) fn collect(
     home: &Home,
     rules: &GcRules,
@@ -88,7 +82,7 @@ pub(crate) fn collect(
         if at_most.is_none() {
             index.reconcile(home)?;
         }
-        Ok((index.candidates(None)?, index.broken()?))
+        Ok((index.candidates()?, index.broken()?))
     })?;
     let broken: Vec<JobId> = broken.into_iter().map(|broken| broken.id).collect();
     report.remains = clean(home, &broken, dry_run)?;
@@ -97,25 +91,22 @@ pub(crate) fn collect(
     let doomed = doomed(&candidates, rules, index::ms_of(SystemTime::now()), &boot);
     let doomed = at_most.map_or(doomed, |most| doomed.min(most));
     for candidate in &candidates[..doomed] {
-        let why = match reason_to_stay(home, candidate, &boot).filter(|_| !rules.force) {
-            Some(why) => why,
-            None if dry_run => {
+        let removed = match reason_to_stay(home, candidate, &boot).filter(|_| !rules.force) {
+            Some(why) => Err(why),
+            None if dry_run => Ok(true),
+            None => {
+                take_away(home, candidate.id, candidate.name.as_deref()).map_err(|error| error.to_string())
+            }
+        };
+        match removed {
+            Ok(true) => {
                 report.removed.push(candidate.id);
                 report.bytes += candidate.size;
-                continue;
             }
-            None => match take_away(home, candidate.id, candidate.name.as_deref()) {
-                Ok(ours) => {
-                    if ours {
-                        report.removed.push(candidate.id);
-                        report.bytes += candidate.size;
-                    }
-                    continue;
-                }
-                Err(error) => error.to_string(),
-            },
-        };
-        report.skipped.push(Skipped { id: candidate.id, why });
+            // Another process removed it.
+            Ok(false) => {}
+            Err(why) => report.skipped.push(Skipped { id: candidate.id, why }),
+        }
     }
     report.kept = (candidates.len() - doomed + report.skipped.len()) as u64;
     index::forget(home, &report.removed);
@@ -132,12 +123,11 @@ pub(crate) fn remove(home: &Home, id: JobId, how: Removal) -> Result<()> {
     not_live(&job)?;
     // A record that can't be read can be removed.
     let view = JobView::read(&job).ok();
-    let left = view.as_ref().and_then(|view| match &view.verdict {
-        Some(Verdict::Survivors { count }) => Some(format!("{count} of its processes are not dead")),
-        Some(Verdict::Gone | Verdict::Unproven { .. }) | None => None,
-    });
-    if let Some(left) = left.filter(|_| how != Removal::Force && of_this_boot(&job)) {
-        return Err(Error::NotProvenDead(format!("job {id} is kept: {left}")));
+    if let Some(Verdict::Survivors { count }) = view.as_ref().and_then(|view| view.verdict.clone())
+        && how != Removal::Force
+        && of_this_boot(&job)
+    {
+        return Err(Error::NotProvenDead(format!("job {id} is kept: {count} of its processes are not dead")));
     }
     take_away(home, id, view.and_then(|view| view.name).as_deref())?;
     index::forget(home, &[id]);
@@ -158,9 +148,9 @@ fn not_live(job: &JobDir) -> Result<()> {
         let ended = || job.record().is_ok_and(|record| record.state.is_ended());
         match liveness {
             Liveness::Ended => return Ok(()),
-            // A caller that has seen the end may remove the job.
+            // A caller that has read the end on record may remove the job.
             Liveness::Supervised | Liveness::Finishing if Instant::now() < deadline && ended() => {
-                // No event tells that a lock is free.
+                // No event reports that a lock is free.
                 std::thread::sleep(Duration::from_millis(2));
             }
             Liveness::Supervised | Liveness::Finishing => {
@@ -205,19 +195,11 @@ fn reason_to_stay(home: &Home, candidate: &Candidate, boot: &str) -> Option<Stri
     if let Err(error) = not_live(&home.job(candidate.id)) {
         return Some(error.to_string());
     }
-    if candidate.broken || candidate.boot.as_deref() != Some(boot) {
-        return None;
-    }
-    if candidate.has_survivors {
-        Some("some of its processes are not dead".into())
-    } else if candidate.is_lost {
-        Some("it was lost by its keeper; its processes are not proven dead".into())
-    } else {
-        None
-    }
+    let may_live = candidate.is_lost && !candidate.broken && candidate.boot.as_deref() == Some(boot);
+    may_live.then(|| "it was lost by its keeper; its processes are not proven dead".into())
 }
 
-/// Removes the directory, the name and the lock of a job that is not live. Whether this process did it, and not another one.
+/// Removes the directory, the name and the lock of a job that is not live. Returns false if another process removed the directory.
 fn take_away(home: &Home, id: JobId, name: Option<&str>) -> Result<bool> {
     let job = home.job(id);
     // Checked again: it may have changed since.

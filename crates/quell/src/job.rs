@@ -9,7 +9,8 @@ use quell_keeper::control_protocol::{Answer, Call, LiveMember};
 use quell_store::{JobDir, Liveness, Watch};
 
 use crate::keeper_client::PATIENCE;
-use crate::{Error, JobView, Quell, Result, settle_lost};
+use crate::recover::{RecoveredBy, recover};
+use crate::{Error, JobView, Quell, Result, recover_if_orphaned};
 
 /// The handle of one job. It is only a name: dropping it changes nothing, and it is cheap to clone.
 #[derive(Clone, Debug)]
@@ -55,9 +56,9 @@ impl Job {
         &self.dir
     }
 
-    /// How the job is now. A lost job is finished first.
+    /// The present state of the job. A lost job is finished first.
     pub fn view(&self) -> Result<JobView> {
-        settle_lost(&self.dir)?;
+        recover_if_orphaned(&self.dir)?;
         JobView::look(&self.dir)
     }
 
@@ -66,12 +67,20 @@ impl Job {
         self.dir.receipt().map_err(Error::io(self.dir.dir().join("receipt.json")))
     }
 
-    /// Whether it has ended, or was never there.
+    /// Whether it has ended, or never existed.
     pub(crate) fn has_ended(&self) -> Result<bool> {
         match self.dir.liveness().map_err(Error::io(self.dir.live_path()))? {
             Liveness::Ended => Ok(true),
             Liveness::Supervised | Liveness::Finishing | Liveness::Orphaned(_) => Ok(false),
         }
+    }
+
+    /// Whether it has ended. A lost job is finished first: the policy must allow that, unless the job is a test run that was started
+    /// through this handle.
+    pub(crate) fn has_ended_now(&self) -> Result<bool> {
+        let is_own = self.quell.started == Some(self.id());
+        recover(&self.dir, if is_own { RecoveredBy::Stop } else { RecoveredBy::Reader })?;
+        self.has_ended()
     }
 
     /// Watches for changes of the job's record, and for the exit of its keepers.
@@ -85,14 +94,14 @@ impl Job {
                 {
                     return Err(failed()(error));
                 }
-                // Gone already: the caller looks before it waits.
+                // It is gone already, which the caller finds out before it waits.
                 Ok(()) | Err(_) => {}
             }
         }
         Ok(watch)
     }
 
-    /// Sends a signal; how many processes got it.
+    /// Sends a signal. Returns how many processes got it.
     pub fn signal(&self, signal: Signal, to: SignalTo) -> Result<usize> {
         self.quell.permit(Verb::Signal, &self.id().to_string())?;
         match self.call(&Call::Signal { signal, tree: to == SignalTo::Tree }, PATIENCE)? {
@@ -103,8 +112,8 @@ impl Job {
 
     /// The processes of a live job, parents first. [`Job::tree`] also knows those of a job that has ended.
     pub fn members(&self) -> Result<Vec<LiveMember>> {
-        match self.call(&Call::Look, PATIENCE)? {
-            Answer::Seen(members) => Ok(members),
+        match self.call(&Call::ListMembers, PATIENCE)? {
+            Answer::Members(members) => Ok(members),
             other => Err(self.unexpected(&other)),
         }
     }
@@ -120,9 +129,9 @@ impl Job {
     /// Removes the record of a job that has ended. A lost job is finished first.
     pub fn remove(&self, how: Removal) -> Result<()> {
         self.quell.permit(Verb::Rm, &self.id().to_string())?;
-        match (settle_lost(&self.dir), how) {
+        match (recover_if_orphaned(&self.dir), how) {
             (Err(Error::NotProvenDead(_)), Removal::Force) => {}
-            // That its end is not proven is reported once before the record goes.
+            // An end that is not proven is reported once before the record is removed.
             (Ok(true), Removal::IfProvenDead) => {
                 if let Verdict::Unproven { why } = self.receipt()?.verdict {
                     return Err(Error::NotProvenDead(format!("{} is not proven dead: {why}", self.id())));

@@ -6,10 +6,10 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use quell_keeper::control_protocol::{Answer, Call};
-use quell_store::{JobDir, KNOCK};
+use quell_store::{JobDir, RESTORE_FILES_SIGNAL};
 use quell_sys::{Polled, fault};
 
-use crate::recover::{Finisher, Keepers, Standing, Survivors, settle};
+use crate::recover::{RecoveredBy, Standing, recover};
 use crate::{Error, Job, Result};
 
 /// How long a keeper may take to answer. It answers at once, unless the machine is very busy or the keeper was stopped by a signal.
@@ -59,7 +59,7 @@ impl SocketRevival {
             self.0 = Instant::now() + REVIVE_AFTER;
             // A keeper that gets this opens another socket. Other processes ignore the signal.
             for keeper in job.keepers() {
-                keeper.signal(KNOCK);
+                keeper.signal(RESTORE_FILES_SIGNAL);
             }
         }
     }
@@ -156,7 +156,7 @@ impl KeeperClient {
 }
 
 impl Job {
-    /// Sends a request to the keeper and gives its answer, which may take `patience` to come.
+    /// Sends a request to the keeper and returns its answer, which may take as long as `patience`.
     pub(crate) fn call(&self, call: &Call, patience: Duration) -> Result<Answer> {
         self.call_by(call, patience, None)
     }
@@ -174,16 +174,15 @@ impl Job {
         };
         let connect_by = Instant::now() + left(SOCKET_PATIENCE);
         let (mut watch, mut revival) = (self.watch()?, SocketRevival::new());
-        // Each time: the keeper may be killed while this waits for it.
-        while settle(self.dir(), Survivors::KillAgain, Keepers::Unknown, Finisher::Reader)? == Standing::Kept
-        {
+        // Checked each time: the keeper may be killed while this waits for it.
+        while recover(self.dir(), RecoveredBy::Reader)? == Standing::Kept {
             if self.dir().spec().is_ok_and(|spec| spec.request.is_foreground()) {
                 return Err(Error::State(format!(
                     "{} is in the foreground of another `quell run`, which has its input and passes signals on",
                     self.id()
                 )));
             }
-            // The kernel does not take 0 for a timeout.
+            // The kernel refuses a timeout of 0.
             let within = connect_by.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
             if let Some(mut keeper) = KeeperClient::connect_within(self.dir(), within)?
                 && let Some(answer) = keeper.request(call, left(patience))?

@@ -36,7 +36,7 @@
 pub mod binary;
 pub mod units;
 
-// On other platforms only what the command line needs to say so is there.
+// Other platforms have only what the command line needs to report that they are not supported.
 cfg_if::cfg_if! {
     if #[cfg(target_os = "linux")] {
         mod admit;
@@ -79,7 +79,7 @@ cfg_if::cfg_if! {
 
         pub use builder::CommandBuilder;
         pub use error::Error;
-        pub use list::{Filter, InvalidTag, Listing, Settled, TagFilter};
+        pub use list::{Filter, InvalidTag, Listing, RecoveredList, TagFilter};
         pub use gc::{GcReport, GcRules, Skipped};
         pub use events::{EventFeed, EventWatch, parse_since};
         pub use job::{Job, Removal, SignalTo};
@@ -99,7 +99,7 @@ cfg_if::cfg_if! {
         use admit::{AccessRequest, record_start, record_stop};
         use config::Config;
         use quell::own_program;
-        use recover::settle_lost;
+        use recover::recover_if_orphaned;
 
         /// What most calls return.
         pub type Result<T> = std::result::Result<T, Error>;

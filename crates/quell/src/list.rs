@@ -10,10 +10,10 @@ use quell_guard::Verb;
 use quell_store::{Home, Liveness};
 use serde::{Deserialize, Serialize};
 
-use crate::index::{self, Wanted};
+use crate::index;
 use crate::resolve::restore;
 use crate::view::JobView;
-use crate::{Error, Quell, Result, settle_lost};
+use crate::{Error, Quell, Result, recover_if_orphaned};
 
 /// How many finished jobs are listed by default.
 const FINISHED_SHOWN: usize = 10;
@@ -29,7 +29,7 @@ pub struct TagFilter {
 
 /// A text that is not a label.
 #[derive(Debug, thiserror::Error)]
-#[error("`{0}` is not a label: write KEY or KEY=VALUE")]
+#[error("invalid label `{0}`: expected KEY or KEY=VALUE")]
 pub struct InvalidTag(String);
 
 impl FromStr for TagFilter {
@@ -80,16 +80,6 @@ impl Filter {
             && same(&self.session, &view.session)
             && same(&self.name, &view.name)
     }
-
-    fn wanted(&self) -> Wanted {
-        Wanted {
-            states: self.states.clone(),
-            tags: self.tags.clone(),
-            session: self.session.clone(),
-            name: self.name.clone(),
-            since: self.since,
-        }
-    }
 }
 
 /// A list of jobs.
@@ -122,11 +112,10 @@ fn list_readable(home: &Home, filter: &Filter) -> Result<(Listing, Vec<JobId>)> 
         ids = home.live().map_err(failed())?;
     }
     let limit = (!filter.all).then(|| filter.limit.unwrap_or(FINISHED_SHOWN));
-    let wanted = filter.wanted();
     let (mut finished, count, broken, unlocked) = index::with(home, |index| {
         // A job that is on record and neither live nor in the index has lost its lock, or its row in the index.
         let mut broken = index.broken()?;
-        let known = index.count(&Wanted::default())? + (broken.len() + ids.len()) as u64;
+        let known = index.count(&Filter::default())? + (broken.len() + ids.len()) as u64;
         let unlocked: Vec<JobId> = if on_disk > known {
             index.reconcile(home)?;
             broken = index.broken()?;
@@ -136,14 +125,14 @@ fn list_readable(home: &Home, filter: &Filter) -> Result<(Listing, Vec<JobId>)> 
             Vec::new()
         };
         let finished = loop {
-            let views = index.newest(&wanted, limit)?;
+            let views = index.newest(filter, limit)?;
             let ids: Vec<JobId> = views.iter().map(|view| view.id).collect();
             if index.drop_gone(home, &ids)?.is_empty() {
                 break views;
             }
         };
         broken.truncate(limit.unwrap_or(usize::MAX));
-        Ok((finished, index.count(&wanted)?, broken, unlocked))
+        Ok((finished, index.count(filter)?, broken, unlocked))
     })?;
     ids.extend(unlocked);
     ids.sort_unstable();
@@ -167,18 +156,18 @@ fn list_readable(home: &Home, filter: &Filter) -> Result<(Listing, Vec<JobId>)> 
 
 /// A list, and the lost jobs whose stop was finished for it.
 #[derive(Debug)]
-pub struct Settled {
+pub struct RecoveredList {
     /// The list.
     pub listing: Listing,
     /// The lost jobs that were finished first.
-    pub finished: Vec<JobId>,
+    pub recovered: Vec<JobId>,
     /// Why others could not be finished. They are listed as `lost`.
     pub failed: Vec<Error>,
 }
 
 impl Quell {
     /// Like [`Quell::list`], after finishing the stop of every lost job that `filter` would select in another state.
-    pub fn list_settled(&self, filter: &Filter) -> Result<Settled> {
+    pub fn list_recovered(&self, filter: &Filter) -> Result<RecoveredList> {
         let lost_only = Filter { states: vec![JobState::Lost], limit: Some(0), all: false, ..filter.clone() };
         self.permit(Verb::List, "")?;
         let wanted = if filter.states.is_empty() { filter } else { &lost_only };
@@ -188,18 +177,18 @@ impl Quell {
         let is_unkept = |id: &JobId| matches!(self.home().job(*id).liveness(), Ok(Liveness::Orphaned(_)));
         lost.extend(unreadable.into_iter().filter(is_unkept));
         if lost.is_empty() && filter.states.is_empty() {
-            return Ok(Settled { listing: first, finished: Vec::new(), failed: Vec::new() });
+            return Ok(RecoveredList { listing: first, recovered: Vec::new(), failed: Vec::new() });
         }
-        let (mut finished, mut failed) = (Vec::new(), Vec::new());
+        let (mut recovered, mut failed) = (Vec::new(), Vec::new());
         for id in lost {
-            match settle_lost(&self.home().job(id)) {
+            match recover_if_orphaned(&self.home().job(id)) {
                 // It has a keeper after all, or had ended.
                 Ok(false) => {}
-                Ok(true) => finished.push(id),
+                Ok(true) => recovered.push(id),
                 Err(error) => failed.push(error),
             }
         }
-        Ok(Settled { listing: self.list(filter)?, finished, failed })
+        Ok(RecoveredList { listing: self.list(filter)?, recovered, failed })
     }
 }
 

@@ -12,9 +12,9 @@ use quell_store::{
 use regex_lite::Regex;
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Job, Result, settle_lost};
+use crate::{Error, Job, Result};
 
-/// Tells when there may be more output to read, and when there is no more.
+/// Reports when there may be more output to read, and when there is no more.
 #[derive(Debug)]
 pub struct LogWatch {
     job: Job,
@@ -29,8 +29,7 @@ impl LogWatch {
         if self.ended {
             return Ok(false);
         }
-        settle_lost(self.job.dir())?;
-        self.ended = self.job.has_ended()?;
+        self.ended = self.job.has_ended_now()?;
         if !self.ended {
             self.watch.wait(None).map_err(Error::io(self.job.dir().dir()))?;
         }
@@ -86,7 +85,7 @@ impl Iterator for Follow {
 
 impl FusedIterator for Follow {}
 
-/// A part of a job's output: all of it, unless less is asked for. [`Job::logs`] begins one.
+/// A request for output of a job: all of it, unless it is narrowed. [`Job::logs`] begins one.
 ///
 /// ```no_run
 /// # fn main() -> quell::Result<()> {

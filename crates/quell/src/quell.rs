@@ -81,7 +81,7 @@ impl Quell {
         Ok(self.job_with(resolve::resolve(&self.home, text)?))
     }
 
-    /// The job with this id. Whether it exists is found out by the calls on it.
+    /// The job with this id. The calls on it fail if it does not exist.
     pub fn job_with(&self, id: JobId) -> Job {
         Job::new(self.clone(), id)
     }
@@ -109,7 +109,7 @@ impl Quell {
     /// Removes finished jobs that `rules` don't keep, oldest first.
     pub fn gc(&self, rules: &GcRules, dry_run: DryRun) -> Result<GcReport> {
         self.permit(Verb::Gc, "")?;
-        gc::gc(&self.home, rules, dry_run)
+        gc::collect(&self.home, rules, dry_run, None)
     }
 
     /// Finishes the stop of every lost job, and removes what quell has left behind.

@@ -16,8 +16,8 @@ pub const SHORTEST_PREFIX: usize = 4;
 /// How many jobs an ambiguity names.
 const AMBIGUOUS_SHOWN: usize = 5;
 
-/// The job that `text` names: by its id, its name, or the beginning of its id in either case, if no other id begins so. A
-/// name goes before a beginning.
+/// The job that `text` names: its id, its name, or a unique beginning of its id in either case. A name goes before a
+/// beginning.
 ///
 /// A text that could lead out of quell's home is [`Error::InvalidJob`] and never becomes part of a path. When this returns, the
 /// job is on record, or at least its lock exists.
@@ -45,7 +45,7 @@ pub(crate) fn restore(home: &Home) -> bool {
     let whole =
         |id: &JobId| home.job(*id).live_path().exists() && home.job(*id).dir().join("spec.json").exists();
     let kept = home.kept();
-    // A look at the liveness of a job does that.
+    // Reading the liveness of a job makes its keeper do that.
     kept.iter().filter(|id| !whole(id)).for_each(|id| drop(home.job(*id).liveness()));
     !kept.is_empty()
 }
@@ -63,7 +63,7 @@ pub(crate) fn remains(home: &Home, wanted: Option<JobId>) -> Vec<JobId> {
     let here = place(home.dir());
     // Also one whose record says that it has ended: a job can rewrite its record.
     let is_forgotten = |id: JobId| !home.job(id).live_path().exists();
-    let mut found = quell_contain::remains();
+    let mut found = quell_contain::orphaned_cgroups();
     found.retain(|remains| {
         let is_ours = remains.home.as_deref().map_or(wanted.is_some(), |other| place(other) == here);
         is_ours && wanted.is_none_or(|id| id == remains.id) && is_forgotten(remains.id)
@@ -90,11 +90,8 @@ pub(crate) fn resolve_recorded(home: &Home, text: &str) -> Result<JobId> {
         return Ok(id);
     }
     index::with(home, |index| {
-        if let Some(id) = still_there(home, index, |index| Ok(index.last_named(text)?.into_iter().collect()))?
-            .into_iter()
-            .next()
-        {
-            return Ok(id);
+        if let Some(id) = still_there(home, index, |index| index.last_named(text))?.first() {
+            return Ok(*id);
         }
         if text.len() < SHORTEST_PREFIX || !upper.bytes().all(is_of_ids) {
             return Err(Error::NoSuchJob(text.to_owned()).into());
@@ -109,16 +106,12 @@ pub(crate) fn resolve_recorded(home: &Home, text: &str) -> Result<JobId> {
             let all = home.all().map_err(Error::io(home.dir().join("jobs")))?;
             found.extend(all.into_iter().filter(begins));
         }
-        match found.len() {
-            0 => Err(Error::NoSuchJob(text.to_owned()).into()),
-            1 => Ok(found.into_iter().next().ok_or_else(|| Error::NoSuchJob(text.to_owned()))?),
-            _ => Err(Error::Ambiguous {
-                prefix: text.to_owned(),
-                ids: found.iter().take(AMBIGUOUS_SHOWN).map(JobId::to_string).collect(),
-                more: found.len() > AMBIGUOUS_SHOWN,
-            }
-            .into()),
+        if found.len() > 1 {
+            let ids = found.iter().take(AMBIGUOUS_SHOWN).map(JobId::to_string).collect();
+            let more = found.len() > AMBIGUOUS_SHOWN;
+            return Err(Error::Ambiguous { prefix: text.to_owned(), ids, more }.into());
         }
+        found.pop_first().ok_or_else(|| Error::NoSuchJob(text.to_owned()).into())
     })
 }
 

@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::config::{ConfigFile, Loaded, Sourced};
 use crate::{
     Condition, Cursor, Error, Job, JobState, JobView, LiveMember, LogCut, LogLine, LogsView, Result,
-    Unwritten, Waited, settle_lost,
+    Unwritten, Waited, recover_if_orphaned,
 };
 
 /// `quell start`, and `quell restart` for each job.
@@ -18,10 +18,8 @@ use crate::{
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StartAnswer {
     /// The new job's id.
-    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub id: JobId,
     /// The id of the job that it replaces, for a restart.
-    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub restarted_from: Option<JobId>,
     /// The job; absent if it was removed already.
@@ -57,33 +55,11 @@ pub struct StopAnswer {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StoppedJob {
     /// The job's id.
-    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub id: JobId,
     /// Whether it had ended before.
-    pub was_over: bool,
+    pub already_ended: bool,
     /// Its receipt.
     pub receipt: Receipt,
-}
-
-/// `quell restart`, for each job.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct RestartAnswer {
-    /// The new job's id.
-    #[cfg_attr(feature = "schema", schemars(with = "String"))]
-    pub id: JobId,
-    /// That of the job whose place it takes.
-    #[cfg_attr(feature = "schema", schemars(with = "String"))]
-    pub restarted_from: JobId,
-    /// How it is; absent if it is gone already.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub job: Option<JobView>,
-    /// What came of the wait for readiness, if that was asked for.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub met: Option<Condition>,
-    /// The last lines of its output, if it ended before it was ready.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub last_lines: Vec<String>,
 }
 
 /// `quell guard check`.
@@ -111,7 +87,6 @@ pub struct WaitAnswer {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SendAnswer {
     /// The job's id.
-    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub id: JobId,
     /// How many bytes were written.
     pub bytes: u64,
@@ -124,10 +99,8 @@ pub struct SendAnswer {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SignalAnswer {
     /// The job's id.
-    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub id: JobId,
     /// The signal.
-    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub signal: Signal,
     /// Whether it was sent to the whole tree.
     pub tree: bool,
@@ -184,7 +157,7 @@ pub struct StatusAnswer {
     /// The path of its receipt, once it has ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receipt: Option<PathBuf>,
-    /// What shows that it is ready, if anything was asked for.
+    /// What shows that it is ready, if it has a readiness check.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ready_rules: Option<ReadyRules>,
     /// How it is started again, for a background job.
@@ -206,7 +179,6 @@ pub struct StatusAnswer {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TreeAnswer {
     /// The job's id.
-    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub id: JobId,
     /// Its state.
     pub state: JobState,
@@ -223,7 +195,6 @@ pub struct TreeAnswer {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RmAnswer {
     /// The job that is removed.
-    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub id: JobId,
 }
 
@@ -251,7 +222,7 @@ impl Job {
     /// `lost`.
     pub fn status(&self) -> Result<StatusAnswer> {
         self.quell.permit(Verb::Status, "")?;
-        match settle_lost(self.dir()) {
+        match recover_if_orphaned(self.dir()) {
             Ok(_) | Err(Error::NotProvenDead(_) | Error::TimedOut(_)) => {}
             Err(error) => return Err(error),
         }

@@ -33,7 +33,7 @@ impl Job {
             return Err(Error::State(format!("{} was in the foreground: run it again", self.id())));
         };
         if background.test.is_some() {
-            // The record does not have everything that the guard judges a test run by.
+            // The record does not have everything that the guard needs to decide about a test run.
             return Err(Error::State(format!("{} is a test run: run it again with `quell test`", self.id())));
         }
         let _restarting = self.lock_restart()?;
@@ -80,13 +80,7 @@ impl Job {
         Ok(None)
     }
 
-    /// Whether it has ended. A lost job is finished first.
-    fn has_ended_now(&self) -> Result<bool> {
-        crate::settle_lost(self.dir())?;
-        self.has_ended()
-    }
-
-    /// Opens what the job reads once more.
+    /// Opens the job's input again.
     fn input_again(&self, stdin: &Stdin) -> Result<OwnedFd> {
         match stdin {
             Stdin::File(path) => open_input(path),

@@ -27,22 +27,22 @@ const MAX_EVENTS: u64 = 1 << 20;
 pub struct AdmittedTests {
     /// The guard's decision.
     pub decision: Decision,
-    /// The request made again: what was checked, and of the rest only what can't run or write anything.
+    /// The request, rebuilt from what was checked; other options are kept only if they can't run or write anything.
     pub request: JobRequest,
 }
 
-/// Judges a request as a test run; none if it is not one. The crate `quell-test` has the rules.
-pub type TestJudge =
+/// Decides about a request as a test run; none if it is not one. The crate `quell-test` has the rules.
+pub type AdmitTests =
     fn(&Config, &Home, &JobRequest) -> Option<std::result::Result<AdmittedTests, Box<Decision>>>;
 
 /// The main function of `quell __keep`: keeps the job that is requested on standard input, if the guard permits it, as a start or, by
-/// `judge`, as a test run. An error means that there is no request to be read.
+/// `admit_tests`, as a test run. An error means that no request could be read.
 ///
 /// Before: this process was executed for nothing else, and has one thread.
-pub fn keeper_main(judge: TestJudge) -> io::Result<ExitCode> {
+pub fn keeper_main(admit_tests: AdmitTests) -> io::Result<ExitCode> {
     quell_keeper::keeper_main(|message, stdin| {
         let path = message.home.clone();
-        admit_request(message, stdin, judge).map_err(|error| match error {
+        admit_request(message, stdin, admit_tests).map_err(|error| match error {
             Error::Refused(decision) => StartReply::Refused(decision),
             Error::Start(error) => StartReply::Failed(error),
             Error::BadValue(why) => StartReply::Failed(StartError::Start(why)),
@@ -55,8 +55,8 @@ pub fn keeper_main(judge: TestJudge) -> io::Result<ExitCode> {
     })
 }
 
-/// The main function of `quell __tell`: runs the hooks of a lost job, if the guard permits that. Hooks run commands, and the record
-/// that they come from can be forged, so they need what a start needs. An error means that there is no request to be read.
+/// The main function of `quell __hooks`: runs the hooks of a lost job, if the guard permits that. Hooks run commands, and the record
+/// that they come from can be forged, so they need what a start needs. An error means that no request could be read.
 ///
 /// Before: this process was executed for nothing else, and has one thread.
 pub fn notify_hooks_main() -> io::Result<ExitCode> {
@@ -73,15 +73,19 @@ pub fn notify_hooks_main() -> io::Result<ExitCode> {
     })
 }
 
-/// Permits or refuses a request for a background job. A test run is made again from what was checked of it. After: the audit log has
+/// Permits or refuses a request for a background job. The request of a test run is rebuilt from what was checked. After: the audit log has
 /// a line about it.
-fn admit_request(message: StartMessage, stdin: OwnedFd, judge: TestJudge) -> Result<(StartMessage, OwnedFd)> {
+fn admit_request(
+    message: StartMessage,
+    stdin: OwnedFd,
+    admit_tests: AdmitTests,
+) -> Result<(StartMessage, OwnedFd)> {
     let home = Home::at(&message.home);
     let request = &message.request;
     let program = program(request);
     let (mask, verb, decision, tests) = match Config::from_files_here() {
         Ok(config) => {
-            let (verb, decision, tests) = decide_request(&config, &home, request, judge);
+            let (verb, decision, tests) = decide_request(&config, &home, request, admit_tests);
             (request_mask(&config, request), verb, Ok(decision), tests)
         }
         Err(error) => (request_mask(&Config::default(), request), Verb::Start, Err(error), None),
@@ -103,14 +107,14 @@ fn decide_request(
     config: &Config,
     home: &Home,
     request: &JobRequest,
-    judge: TestJudge,
+    admit_tests: AdmitTests,
 ) -> (Verb, Decision, Option<AdmittedTests>) {
     let (verb, start) = decide_start(config, request);
     let masked = |decision: Decision| decision.masked_about(&request.masked_values(), &request.words());
     if start.allowed || verb != Verb::Start {
         return (verb, start, None);
     }
-    match judge(config, home, request) {
+    match admit_tests(config, home, request) {
         Some(Ok(tests)) => (Verb::Test, tests.decision.clone(), Some(tests)),
         Some(Err(refusal)) => (Verb::Test, masked(*refusal), None),
         None => (Verb::Start, start, None),

@@ -76,8 +76,8 @@ impl Job {
     fn send_one(&self, data: &[u8], eof: bool, before: u64, within: Duration) -> Result<u64> {
         let call = Call::Send { data: data.to_vec(), eof, within };
         match self.call(&call, PATIENCE.saturating_add(within))? {
-            Answer::Taken { bytes, whole: true } => Ok(bytes as u64),
-            Answer::Taken { bytes, whole: false } => {
+            Answer::Written { bytes, whole: true } => Ok(bytes as u64),
+            Answer::Written { bytes, whole: false } => {
                 Err(Error::NotRead { job: self.id().to_string(), sent: before + bytes as u64 })
             }
             other => Err(self.unexpected(&other)),

@@ -17,6 +17,7 @@ use quell_sys::fault::{self, FaultPoint, fault_point};
 
 use quell_guard::Verb;
 
+use crate::logs::regex;
 use crate::{Error, Job, Quell, Result, record_start};
 
 /// The verb with which quell executes itself as a keeper.
@@ -29,41 +30,32 @@ const START_PATIENCE: Duration = Duration::from_secs(60);
 const OWN_VARIABLES: [&str; 2] = ["QUELL_JOB", "QUELL_MARK"];
 /// How many times in a row the name may belong to a job that is lost.
 const LOST_NAMESAKES: usize = 3;
+/// What a name may have.
+const NAME_RULE: &str = "1 to 64 letters, digits, `.`, `-` or `_`";
 /// The variable that names the session of new jobs.
 const SESSION: &str = "QUELL_SESSION";
 
 /// Refuses a request that can't be carried out.
 fn check(request: &JobRequest, background: &Background) -> Result<()> {
     let bad = |why: String| Err(Error::BadValue(why));
-    if let Some(name) = &request.name
-        && !quell_store::is_name(name)
-    {
-        return bad(format!("invalid name `{name}`: use 1 to 64 letters, digits, `.`, `-` or `_`"));
+    for (what, text) in [("name", &request.name), ("session", &request.session)] {
+        if let Some(text) = text.as_deref().filter(|text| !quell_store::is_name(text)) {
+            return bad(format!("invalid {what} `{text}`: use {NAME_RULE}"));
+        }
     }
     if let Some(name) = request.name.as_deref().filter(|name| JobId::may_begin_with(name)) {
         return bad(format!("`{name}` looks like the beginning of a job id: choose another name"));
     }
-    if let Some(session) = &request.session
-        && !quell_store::is_name(session)
-    {
-        return bad(format!("invalid session `{session}`: use 1 to 64 letters, digits, `.`, `-` or `_`"));
-    }
     let ready = &background.ready.rules;
-    if let Some(text) = &ready.log
-        && let Err(error) = regex_lite::Regex::new(text)
-    {
-        return bad(format!("invalid regular expression `{text}`: {error}"));
-    }
-    if let Some(url) = &ready.http
-        && url.contains(|letter: char| letter.is_whitespace() || letter.is_control())
-    {
-        let url = quell_core::printable(url);
-        return bad(format!("`{url}` has a space or a control character: write %20 for a space"));
-    }
-    if let Some(url) = &ready.http
-        && !can_be_asked(url)
-    {
-        return bad(format!("`{url}` can't be asked: write http://HOST:PORT/PATH"));
+    ready.log.as_deref().map(regex).transpose()?;
+    if let Some(url) = &ready.http {
+        if url.contains(|letter: char| letter.is_whitespace() || letter.is_control()) {
+            let url = quell_core::printable(url);
+            return bad(format!("`{url}` has a space or a control character: write %20 for a space"));
+        }
+        if !is_http_url(url) {
+            return bad(format!("invalid URL `{url}`: expected http://HOST:PORT/PATH"));
+        }
     }
     if background.max_log < quell_store::MIN_CAP {
         return bad(format!("a log of {} bytes is too small: give at least 4K", background.max_log));
@@ -74,7 +66,7 @@ fn check(request: &JobRequest, background: &Background) -> Result<()> {
     Ok(())
 }
 
-/// Fills in everything that depends on this process: the result is what the keeper gets. Opens what the job reads.
+/// Fills in everything that depends on this process, as the keeper needs it, and opens the job's input.
 pub(crate) fn resolve_request(home: &Home, request: &JobRequest) -> Result<(JobRequest, OwnedFd)> {
     let mut request = request.clone();
     let Mode::Background(background) = &request.mode else {
@@ -106,7 +98,7 @@ pub(crate) fn resolve_request(home: &Home, request: &JobRequest) -> Result<(JobR
     Ok((request, given))
 }
 
-/// Opens what a job reads, and makes its path absolute.
+/// Opens the input of a job, and makes its path absolute.
 fn open_stdin(stdin: &mut Stdin) -> Result<OwnedFd> {
     match stdin {
         Stdin::Null | Stdin::Pipe => {
@@ -132,18 +124,18 @@ fn whole_environment(asked: &Environment, session: Option<&str>) -> Environment 
 }
 
 /// Whether `url` is http://HOST[:PORT][/PATH], with a valid port.
-fn can_be_asked(url: &str) -> bool {
+fn is_http_url(url: &str) -> bool {
     let Some(rest) = url.strip_prefix("http://") else { return false };
-    let place = rest.split('/').next().unwrap_or_default();
+    let authority = rest.split('/').next().unwrap_or_default();
     // The colons of an IPv6 address, which is in brackets, don't begin a port.
-    let (host, port) = match place.rsplit_once(':') {
+    let (host, port) = match authority.rsplit_once(':') {
         Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
-        Some(_) | None => (place, None),
+        Some(_) | None => (authority, None),
     };
     !host.is_empty() && port.is_none_or(|port| port.parse::<u16>().is_ok_and(|port| port > 0))
 }
 
-/// Opens what a job reads. It does not wait for the writer of a fifo; the program does.
+/// Opens the input of a job. It does not wait for the writer of a fifo; the program does.
 pub(crate) fn open_input(path: &Path) -> Result<OwnedFd> {
     let failed =
         |error: std::io::Error| StartError::Stdin { path: path.to_owned(), error: error.to_string() };
@@ -153,20 +145,16 @@ pub(crate) fn open_input(path: &Path) -> Result<OwnedFd> {
 /// The session that the environment names.
 pub fn own_session() -> Result<Option<String>> {
     let Some(session) = std::env::var_os(SESSION).filter(|name| !name.is_empty()) else { return Ok(None) };
-    match session.into_string() {
-        Ok(session) if quell_store::is_name(&session) => Ok(Some(session)),
-        Ok(session) => Err(bad_session(&session)),
-        Err(session) => Err(bad_session(&session.to_string_lossy())),
+    let session = session.to_string_lossy().into_owned();
+    if quell_store::is_name(&session) {
+        return Ok(Some(session));
     }
-}
-
-fn bad_session(session: &str) -> Error {
-    Error::Variable {
+    Err(Error::Variable {
         name: SESSION.into(),
         // Escaped: it may contain control characters.
         message: format!("{session:?} is not a session name"),
-        hint: "use 1 to 64 letters, digits, `.`, `-` or `_`, or unset it".into(),
-    }
+        hint: format!("use {NAME_RULE}, or unset it"),
+    })
 }
 
 /// Whether this process belongs to a job.
@@ -248,7 +236,7 @@ impl Quell {
             let stdin = quell_sys::duplicate(&stdin).map_err(failed("keep its standard input"))?;
             match self.try_start(&bytes, stdin) {
                 Err(Error::Start(StartError::NameTaken { by, .. }))
-                    if crate::settle_lost(&self.home().job(by))? => {}
+                    if crate::recover_if_orphaned(&self.home().job(by))? => {}
                 other => return other,
             }
         }
@@ -267,7 +255,7 @@ impl Quell {
         fault_point(FaultPoint::KeepExecuted);
         // The command holds the keeper's end of the socket pair.
         drop(command);
-        // What was executed forks, and exits when the job is on record. Its child goes on as the standby.
+        // The executed process forks, and exits when the job is on record. Its child goes on as the standby.
         ours.set_read_timeout(Some(START_PATIENCE)).map_err(failed("set a timeout"))?;
         let mut line = String::new();
         let told = (&ours).write_all(message).and_then(|()| {

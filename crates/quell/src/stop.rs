@@ -11,7 +11,7 @@ use quell_sys::fault::{FaultPoint, fault_point};
 use quell_sys::{PidFd, Sent};
 
 use crate::keeper_client::{KeeperClient, Reply, SocketRevival};
-use crate::recover::{Finisher, Keepers, Standing, Survivors, not_proven_dead, settle};
+use crate::recover::{Keepers, RecoveredBy, Standing, Survivors, not_proven_dead, recover, recover_with};
 use crate::{Error, Job, Result, record_stop, resolve};
 
 /// How much longer than its plan a stop may take before its keepers are killed, and once more before it is given up: for the
@@ -124,17 +124,17 @@ impl Job {
 
     /// The same for a caller that has a permit.
     pub(crate) fn stop_permitted(&self, options: &StopOptions) -> Result<Stopped> {
-        match settle(self.dir(), Survivors::KillAgain, Keepers::Unknown, Finisher::Stop)? {
+        match recover(self.dir(), RecoveredBy::Stop)? {
             Standing::Kept => StopUnderWay::new(self, options).finish(),
-            Standing::Finished => self.stopped(),
-            Standing::Over => {
+            Standing::Recovered => self.stopped(),
+            Standing::Ended => {
                 let receipt = self.ended_receipt()?;
                 // The job can rewrite its record. A cgroup that still exists is better evidence.
                 let has_cgroup = receipt.held.cgroup.as_ref().is_some_and(|path| Path::new(path).exists());
                 if !has_cgroup || !resolve::record_remains(self.quell.home(), Some(self.id())) {
                     return Ok(Stopped { receipt, already_ended: true });
                 }
-                settle(self.dir(), Survivors::KillAgain, Keepers::Unknown, Finisher::Stop)?;
+                recover(self.dir(), RecoveredBy::Stop)?;
                 self.stopped()
             }
         }
@@ -144,7 +144,7 @@ impl Job {
         Ok(Stopped { receipt: self.ended_receipt()?, already_ended: false })
     }
 
-    /// The receipt of a job that is over. A job that never ran has none, and its files are being removed one by one.
+    /// The receipt of a job that has ended. A job that never ran has none, and its files are being removed one by one.
     fn ended_receipt(&self) -> Result<Receipt> {
         for look in 0.. {
             if !self.dir().exists() {
@@ -154,7 +154,7 @@ impl Job {
                 Err(Error::Io { error, .. })
                     if error.kind() == std::io::ErrorKind::NotFound && look < REMOVAL_LOOKS =>
                 {
-                    // No event tells that the last file is gone.
+                    // No event reports that the last file is gone.
                     std::thread::sleep(Duration::from_millis(2));
                     continue;
                 }
@@ -216,7 +216,7 @@ struct StopUnderWay<'a> {
     standby: Option<ProcId>,
     next_look: Instant,
     looks: usize,
-    /// When the keepers are killed, and at the second time the stop is given up. Known from the first look on, which comes earlier.
+    /// When the keepers are killed, and at the second time the stop is given up. Set at the first look.
     deadline: Option<Instant>,
     forced: bool,
 }
@@ -254,7 +254,7 @@ impl<'a> StopUnderWay<'a> {
             self.wait()?;
             // The job had a keeper when this stop began, so survivors on record were found meanwhile.
             let survivors = if self.asked { Survivors::Report } else { Survivors::LookBriefly };
-            if settle(self.job.dir(), survivors, self.keepers, Finisher::Stop)? != Standing::Kept {
+            if recover_with(self.job.dir(), RecoveredBy::Stop, survivors, self.keepers)? != Standing::Kept {
                 self.standby.iter().for_each(continue_standby);
                 return self.job.stopped();
             }
@@ -264,7 +264,7 @@ impl<'a> StopUnderWay<'a> {
 
     /// Waits until something may have changed.
     fn wait(&mut self) -> Result<()> {
-        // No event tells that a keeper was stopped by a signal, or that the socket is there.
+        // No event reports that a keeper was stopped by a signal, or that the socket exists.
         let mut until = self.deadline.map_or(self.next_look, |deadline| deadline.min(self.next_look));
         if !self.asked {
             until = until.min(Instant::now() + Duration::from_millis(20));
@@ -311,7 +311,7 @@ impl<'a> StopUnderWay<'a> {
         Ok(())
     }
 
-    /// Asks the keeper, or the front of a job in the foreground; whether one of them was there to get the request.
+    /// Asks the keeper, or the front of a foreground job. Returns whether one of them got the request.
     fn ask(&mut self) -> Result<bool> {
         let connected = self.until_it_acts(|job| match KeeperClient::connect_within(job.dir(), SILENCE) {
             Err(Error::TimedOut(_)) => Ok(None),
@@ -339,8 +339,8 @@ impl<'a> StopUnderWay<'a> {
         })
     }
 
-    /// Tries something that takes the keeper, and looks after the keepers as long as it gives none. After the last look, which kills
-    /// the keeper, it is none for good: the standby finishes the stop, or this process if all keepers were killed.
+    /// Repeats an attempt that needs the keeper until it has a result, and looks after the keepers in between. The last look kills the
+    /// keeper; then there is no result, and the standby finishes the stop, or this process if all keepers were killed.
     fn until_it_acts<T>(&mut self, mut attempt: impl FnMut(&Job) -> Result<Option<T>>) -> Result<Option<T>> {
         for look in 1..=LAST_LOOK {
             if let Some(result) = attempt(self.job)? {
@@ -355,7 +355,7 @@ impl<'a> StopUnderWay<'a> {
         Ok(None)
     }
 
-    /// Asks a job in the foreground by a signal to its front, as it has no socket; whether there was a front to get it.
+    /// Asks a foreground job by a signal to its front, as it has no socket. Returns whether there was a front to get it.
     fn ask_front(&self) -> Result<bool> {
         let dir = self.job.dir();
         let Ok(record) = dir.record() else { return Ok(false) };
@@ -378,8 +378,8 @@ impl<'a> StopUnderWay<'a> {
     }
 }
 
-/// Continues the standby of a job that is over, if it was stopped by a signal: it could not exit with its job. There is no lock any
-/// more that proves its role, so its identity and its program have to do.
+/// Continues the standby of a job that has ended, if it was stopped by a signal: it could not exit with its job. The lock that proved
+/// its role is gone, so its identity and its program are checked instead.
 fn continue_standby(id: &ProcId) {
     let is_stopped = |stat: quell_sys::Stat| stat.start == id.start && stat.state == b'T';
     if quell_sys::stat(id.pid).is_ok_and(is_stopped)

@@ -10,7 +10,9 @@ use quell_core::{Cause, JobId, ProcId, Verdict};
 use quell_store::{Home, JobDir, Liveness};
 use serde::Serialize;
 
-use crate::recover::{Finish, Finisher, Keepers, LostJob, RecoveryCase, Survivors, finish_lost, settle};
+use crate::recover::{
+    Keepers, LostJob, RecoveredBy, Recovery, RecoveryCase, Survivors, recover, recover_locked,
+};
 use crate::{DryRun, Error, Result, index, resolve};
 
 /// How long processes in the cgroup of an ended job may take to die.
@@ -54,7 +56,6 @@ pub enum SweepAction {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SweptJob {
     /// Its id.
-    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub id: JobId,
     /// Its name.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -97,7 +98,6 @@ pub struct Leftover {
     /// Its path.
     pub path: PathBuf,
     /// The job that it was made for.
-    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub id: JobId,
     /// What was done, or would be.
     pub action: LeftoverAction,
@@ -156,7 +156,7 @@ impl SweptJob {
 pub(crate) fn sweep(home: &Home, dry_run: DryRun) -> Result<SweepReport> {
     let dry_run = dry_run.is_dry();
     let failed = |error| Error::Io { path: home.dir().to_owned(), error };
-    // The records say what is killed, so no other user may write them.
+    // The records determine what is killed, so no other user may write them.
     home.check().map_err(failed)?;
     // Without a free descriptor, a file that can't be opened would look like one that does not exist.
     quell_store::check_room().map_err(failed)?;
@@ -252,8 +252,7 @@ fn sweep_job(job: &JobDir, dry_run: bool) -> Look {
         Ok(Liveness::Finishing) if dry_run => return swept(SweptJob::new(job, SweepAction::Wait)),
         Ok(Liveness::Finishing) => {
             let mut waited = SweptJob::new(job, SweepAction::Wait);
-            let settled = settle(job, Survivors::KillAgain, Keepers::Unknown, Finisher::Sweep);
-            waited.error = settled.err().map(|error| error.to_string());
+            waited.error = recover(job, RecoveredBy::Sweep).err().map(|error| error.to_string());
             return swept(waited.with_record(job));
         }
         Ok(Liveness::Orphaned(lock)) => lock,
@@ -270,12 +269,12 @@ fn sweep_job(job: &JobDir, dry_run: bool) -> Look {
     if dry_run {
         return swept(found);
     }
-    swept(match finish_lost(job, lock) {
-        Ok(Finish::Kept) => return Look::Kept,
+    swept(match recover_locked(job, lock, RecoveredBy::Sweep, Survivors::KillAgain, Keepers::Unknown) {
+        Ok(Recovery::Kept) => return Look::Kept,
         // It may have changed since it was looked at.
-        Ok(Finish::Removed) => SweptJob { action: SweepAction::Remove, ..found },
-        Ok(Finish::Settled) => SweptJob::new(job, SweepAction::Settle).with_record(job),
-        Ok(Finish::Stopped(receipt)) => SweptJob {
+        Ok(Recovery::Removed) => SweptJob { action: SweepAction::Remove, ..found },
+        Ok(Recovery::Completed) => SweptJob::new(job, SweepAction::Settle).with_record(job),
+        Ok(Recovery::Stopped(receipt)) => SweptJob {
             action: SweepAction::Stop,
             processes: receipt.members.len() + receipt.members_omitted as usize,
             cause: Some(receipt.cause),
@@ -289,7 +288,7 @@ fn sweep_job(job: &JobDir, dry_run: bool) -> Look {
 
 fn would_stop(job: &JobDir, lost: &LostJob) -> SweptJob {
     let found = SweptJob::new(job, SweepAction::Stop);
-    match quell_contain::look_for(&lost.orphaned(job)) {
+    match quell_contain::living_members(&lost.orphaned(job)) {
         Ok(members) => SweptJob { processes: members.len(), ..found },
         Err(error) => SweptJob { error: Some(format!("its processes can't be listed: {error}")), ..found },
     }

@@ -5,7 +5,7 @@ use quell_keeper::control_protocol::LiveMember;
 
 use quell_guard::Verb;
 
-use crate::recover::{LostJob, mask_of};
+use crate::recover::{LostJob, mask_of, masked_command};
 use crate::{Error, Job, JobState, Result};
 
 /// The processes of a job.
@@ -49,7 +49,8 @@ impl Job {
         let mask = mask_of(self.dir(), &spec);
         let found = LostJob::new(self.dir(), Some(Box::new(spec)), Some(Box::new(record)));
         let (tick, page) = (quell_sys::ticks_per_second() as f64, quell_sys::page_size());
-        let members = quell_contain::look_for(&found.orphaned(self.dir())).map_err(Error::io("/proc"))?;
+        let members =
+            quell_contain::living_members(&found.orphaned(self.dir())).map_err(Error::io("/proc"))?;
         let members = members.into_iter();
         Ok(members
             .filter_map(|member| {
@@ -64,11 +65,7 @@ impl Job {
                     state: stat.state as char,
                     cpu: stat.cpu as f64 / tick,
                     memory: stat.resident * page,
-                    command: match &mask {
-                        Ok(mask) => mask.apply_to_cut(&member.command),
-                        // The masked values are not known, so nothing is shown.
-                        Err(_) => "***".into(),
-                    },
+                    command: masked_command(&mask, &member.command),
                 })
             })
             .collect())

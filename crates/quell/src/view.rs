@@ -19,7 +19,6 @@ use crate::{Error, Result};
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct JobView {
     /// Its id.
-    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub id: JobId,
     /// Its name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -76,7 +75,6 @@ pub struct JobView {
     pub restart: Option<RestartPolicy>,
     /// The job that it replaced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     pub restarted_from: Option<JobId>,
     /// What it may use.
     #[serde(default, skip_serializing_if = "Limits::is_empty")]
@@ -117,8 +115,8 @@ pub struct JobView {
 }
 
 impl JobView {
-    /// The job as its files tell it. A job without a state is `created`; nothing is ever `lost` here, because that takes
-    /// a look at its lock: see [`JobView::look`].
+    /// The job by its files alone. A job without a state is `created`. None is `lost`, because that depends on the lock: see
+    /// [`JobView::look`].
     pub(crate) fn read(job: &JobDir) -> Result<Self> {
         Ok(Records::read(job)?.view())
     }
@@ -126,8 +124,8 @@ impl JobView {
     /// The job by its files and its lock: a job that has not ended and has no keeper is `lost`. So is a job whose state says that
     /// it ended while its lock still exists: a job can rewrite its state.
     ///
-    /// The lock is taken for an instant if it is free. It is not touched before the job's specification is there: whoever
-    /// puts a job on record takes the lock first, and must not find it taken.
+    /// The lock is taken for an instant if it is free, but not before the job's specification exists: the process that puts a job
+    /// on record takes the lock first, and must not find it taken.
     pub(crate) fn look(job: &JobDir) -> Result<Self> {
         let records = Records::read(job)?;
         let view = records.view();
@@ -149,7 +147,7 @@ impl JobView {
         match liveness {
             // Its keeper may have restored a state that was deleted.
             Liveness::Supervised if view.state == JobState::Created => Self::read(job),
-            // No job has ended while its keeper holds its lock, whatever its record says.
+            // A job whose keeper holds its lock has not ended, whatever its record says.
             Liveness::Supervised if view.state == JobState::Ended => {
                 let ended = job.wait_for_true_end();
                 let view = Self::read(job)?;
@@ -159,7 +157,7 @@ impl JobView {
             Liveness::Supervised | Liveness::Finishing => Ok(view),
             Liveness::Orphaned(_) => Ok(Self { state: JobState::Lost, ..Self::read(job)? }),
             // It may have ended since it was read.
-            Liveness::Ended => Ok(Self::read(job)?.kept_by_nobody()),
+            Liveness::Ended => Ok(Self::read(job)?.without_keeper()),
         }
     }
 
@@ -174,18 +172,9 @@ impl JobView {
     }
 
     /// The same job if it has no keeper.
-    pub(crate) fn kept_by_nobody(mut self) -> Self {
-        self.state = match self.state {
-            JobState::Ended => JobState::Ended,
-            JobState::Created
-            | JobState::Starting
-            | JobState::Running
-            | JobState::Ready
-            | JobState::Stopping
-            | JobState::Waiting
-            | JobState::Lost => JobState::Lost,
-        };
-        self
+    pub(crate) fn without_keeper(self) -> Self {
+        let state = if self.state == JobState::Ended { JobState::Ended } else { JobState::Lost };
+        Self { state, ..self }
     }
 }
 

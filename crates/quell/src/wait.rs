@@ -93,7 +93,6 @@ pub enum Condition {
 #[must_use]
 pub struct Waited {
     /// The id of the job.
-    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub id: JobId,
     /// What ended the wait.
     pub met: Condition,

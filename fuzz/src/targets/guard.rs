@@ -35,7 +35,7 @@ pub fn guard(input: &[u8]) {
         Err(refusal) => sound(&refusal, "SERVICE_"),
     }
     if let Ok(verb) = read_verb(first) {
-        assert!(decide_verb(&Policy::default(), verb).allowed && verb.word() == first);
+        assert!(decide_verb(&Policy::default(), verb).allowed && verb.as_str() == first);
     }
     pattern(first, second);
     let mut policy = Policy::default().kill;

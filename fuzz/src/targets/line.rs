@@ -15,7 +15,7 @@ pub fn control(input: &[u8]) {
     let within = match round_trip::<Call>(input) {
         Some(Call::Stop { grace, .. }) => grace.unwrap_or_default(),
         Some(Call::Send { within, .. }) => within,
-        Some(Call::Signal { .. } | Call::Look | Call::Vitals) | None => Duration::ZERO,
+        Some(Call::Signal { .. } | Call::ListMembers | Call::Vitals) | None => Duration::ZERO,
     };
     assert!(Instant::now().checked_add(within * 4).is_some(), "{within:?} is beyond the keeper's clock");
     round_trip::<Answer>(input);

@@ -58,12 +58,12 @@ fn the_published_schemas_are_those_of_the_types() {
 
 #[test]
 fn every_verb_that_prints_json_has_a_schema() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     let known: BTreeSet<&str> = all().map(|(name, _)| *name).collect();
-    for verb in verbs(&lab) {
+    for verb in verbs(&env) {
         // The one below `config` prints it.
         let words: &[&str] = if verb == "config" { &["show", "--help"] } else { &["--help"] };
-        let prints_json = lab.quell(&verb).args(words).finish().stdout.contains("--json");
+        let prints_json = env.quell(&verb).args(words).finish().stdout.contains("--json");
         // Its data is a receipt.
         if prints_json && verb != "run" {
             let (has, misses) = (known.contains(verb.as_str()), MISSING.contains(&verb.as_str()));
@@ -82,24 +82,24 @@ fn envelopes(done: &Finished) -> Vec<Value> {
 }
 
 /// Of a systemctl of the test's own: there may be no systemd here.
-fn service_answers(lab: &TestEnv) -> Vec<Value> {
-    let wrapper = pretend(lab, &runs(), "echo said; exit 0");
-    let policy = lab.write("service.toml", "[guard.service]\nallow = [\"web\"]\n");
+fn service_answers(env: &TestEnv) -> Vec<Value> {
+    let wrapper = pretend(env, &runs(), "echo said; exit 0");
+    let policy = env.write("service.toml", "[guard.service]\nallow = [\"web\"]\n");
     let verbs = ["start", "stop", "status"].into_iter();
     verbs
         .flat_map(|verb| {
-            let quell = lab.quell("service").wrapped(&wrapper).env("QUELL_CONFIG", &policy);
+            let quell = env.quell("service").wrapped(&wrapper).env("QUELL_CONFIG", &policy);
             envelopes(&quell.args(["--json", verb, "web"]).finish())
         })
         .collect()
 }
 
 /// What is done to a process that quell didn't start, what the guard says of it, and what the log has of both.
-fn host_answers(lab: &TestEnv) -> Vec<(&'static str, Vec<Value>)> {
-    let policy = lab.write("kill.toml", "[guard.kill]\nallow = [\"sleep\"]\nmin_pid = 2\n");
-    let stranger = Stranger::asleep(lab);
+fn host_answers(env: &TestEnv) -> Vec<(&'static str, Vec<Value>)> {
+    let policy = env.write("kill.toml", "[guard.kill]\nallow = [\"sleep\"]\nmin_pid = 2\n");
+    let stranger = Stranger::asleep(env);
     let say = |verb: &str, words: &[&str]| {
-        envelopes(&lab.quell(verb).env("QUELL_CONFIG", &policy).args(words).args(["--json"]).finish())
+        envelopes(&env.quell(verb).env("QUELL_CONFIG", &policy).args(words).args(["--json"]).finish())
     };
     let mut all = vec![
         ("guard", say("guard", &["check", "kill", &stranger.pid()])),
@@ -107,7 +107,7 @@ fn host_answers(lab: &TestEnv) -> Vec<(&'static str, Vec<Value>)> {
         ("error", say("kill", &["1"])),
         ("kill", say("kill", &[&stranger.pid(), "--reason", "enough"])),
     ];
-    let log = fs::read_to_string(lab.home().join("audit.jsonl")).expect("the log");
+    let log = fs::read_to_string(env.home().join("audit.jsonl")).expect("the log");
     let line = |line: &str| {
         let line: Value = serde_json::from_str(line).expect("JSON");
         serde_json::json!({ "schema": "quell/1", "ok": true, "data": line })
@@ -117,9 +117,9 @@ fn host_answers(lab: &TestEnv) -> Vec<(&'static str, Vec<Value>)> {
 }
 
 /// Real answers: with which schema, and what was printed.
-fn real_answers(lab: &TestEnv) -> Vec<(&'static str, Vec<Value>)> {
-    let nap = lab.oracle.nap();
-    let say = |verb: &str, words: &[&str]| envelopes(&lab.quell(verb).args(["--json"]).args(words).finish());
+fn real_answers(env: &TestEnv) -> Vec<(&'static str, Vec<Value>)> {
+    let nap = env.oracle.nap();
+    let say = |verb: &str, words: &[&str]| envelopes(&env.quell(verb).args(["--json"]).args(words).finish());
     let full =
         ["--name", "full", "--tag", "a=b", "--owner", "session:s", "--ready-log", "up", "--ready-port", "1"];
     let more = [
@@ -134,22 +134,22 @@ fn real_answers(lab: &TestEnv) -> Vec<(&'static str, Vec<Value>)> {
         "--on-owner-exit",
         "keep",
     ];
-    let live = lab.start().args(full).args(more).command(["sleep", &nap]).begin();
-    let ended = lab.start().args(["--owner", "self"]).sh("echo x; exit 3").begin();
-    let lost = lab.start().args(["--contain", "reaper"]).command(["sleep", &nap]).begin();
+    let live = env.start().args(full).args(more).command(["sleep", &nap]).begin();
+    let ended = env.start().args(["--owner", "self"]).sh("echo x; exit 3").begin();
+    let lost = env.start().args(["--contain", "reaper"]).command(["sleep", &nap]).begin();
     lost.lose();
     assert!(ended.wait_over(PATIENCE));
     let started =
-        lab.start().args(["--json", "--ready-log", "up", "--wait-ready", "20s"]).sh("echo up; sleep 1");
+        env.start().args(["--json", "--ready-log", "up", "--wait-ready", "20s"]).sh("echo up; sleep 1");
     let flooded =
-        lab.start().args(["--max-log", "4K"]).sh("i=0; while [ $i -lt 2000 ]; do echo $i; i=$((i+1)); done");
+        env.start().args(["--max-log", "4K"]).sh("i=0; while [ $i -lt 2000 ]; do echo $i; i=$((i+1)); done");
     let flooded = flooded.begin();
     assert!(flooded.wait_over(PATIENCE));
-    let spare = lab.start().sh("exit 1").begin();
+    let spare = env.start().sh("exit 1").begin();
     assert!(spare.wait_over(PATIENCE));
     let mut all = vec![
         ("start", envelopes(&started.finish())),
-        ("start", envelopes(&lab.start().args(["--json"]).command(["true"]).finish())),
+        ("start", envelopes(&env.start().args(["--json"]).command(["true"]).finish())),
         ("error", say("start", &["--name", "full", "--", "true"])),
         ("error", say("list", &["--nope"])),
         ("error", say("list", &["--state", "nope"])),
@@ -179,21 +179,21 @@ fn real_answers(lab: &TestEnv) -> Vec<(&'static str, Vec<Value>)> {
         ("gc", say("gc", &["--max-count", "1"])),
         ("test", say("test", &["--timeout", "1h", "--", "sh", "-c", "echo x; exit 1"])),
         ("doctor", say("doctor", &[])),
-        ("config", envelopes(&lab.quell("config").args(["show", "--json"]).finish())),
+        ("config", envelopes(&env.quell("config").args(["show", "--json"]).finish())),
     ];
-    all.extend(host_answers(lab));
+    all.extend(host_answers(env));
     if can_pretend("real_answers_fit_their_schemas (service)") {
-        all.push(("service", service_answers(lab)));
+        all.push(("service", service_answers(env)));
     }
     all
 }
 
 #[test]
 fn real_answers_fit_their_schemas() {
-    let lab = TestEnv::as_me();
-    lab.write("quell.toml", "[stop]\ngrace = \"1s\"\n[[hooks]]\non = [\"ended\"]\nappend = \"x\"\n");
+    let env = TestEnv::as_me();
+    env.write("quell.toml", "[stop]\ngrace = \"1s\"\n[[hooks]]\non = [\"ended\"]\nappend = \"x\"\n");
     let mut seen = BTreeSet::new();
-    for (name, envelopes) in real_answers(&lab) {
+    for (name, envelopes) in real_answers(&env) {
         let schema = schema(name);
         let validator = jsonschema::validator_for(&schema).expect("the schema is one");
         assert!(!envelopes.is_empty(), "{name} said nothing");

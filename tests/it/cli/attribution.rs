@@ -27,8 +27,8 @@ fn events(job: &Background<'_>) -> Vec<Value> {
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
-fn status(lab: &TestEnv, job: &Background<'_>) -> Value {
-    lab.quell("status").args([job.id.as_str(), "--json"]).finish().envelope()["data"]["job"].clone()
+fn status(env: &TestEnv, job: &Background<'_>) -> Value {
+    env.quell("status").args([job.id.as_str(), "--json"]).finish().envelope()["data"]["job"].clone()
 }
 
 /// Answers 200 to every request at this address until it is dropped.
@@ -96,11 +96,11 @@ fn an_answer_of_a_stranger_makes_no_job_ready() {
     if !has_program("python3") {
         return skip("an_answer_of_a_stranger_makes_no_job_ready", "no python3 here");
     }
-    let lab = TestEnv::as_me();
-    let late = lab.write("late.py", LATE);
+    let env = TestEnv::as_me();
+    let late = env.write("late.py", LATE);
     let stranger = Stranger::new();
     let port = stranger.port;
-    let job = lab
+    let job = env
         .start()
         .args(["--ready-http", &format!("http://127.0.0.1:{port}/")])
         .env("QUELL_READY_INTERVAL", "20ms")
@@ -110,7 +110,7 @@ fn an_answer_of_a_stranger_makes_no_job_ready() {
     stranger.wait_asked(4);
     assert_eq!(job.state(), "running", "a stranger has answered");
     assert!(!job.events().contains(&"ready".into()));
-    lab.write("now", "");
+    env.write("now", "");
     stranger.wait_asked(2);
     assert_eq!(job.state(), "running", "a stranger has answered");
     drop(stranger);
@@ -123,32 +123,32 @@ fn an_answer_of_a_stranger_makes_no_job_ready() {
 
 #[test]
 fn the_ready_time_survives_the_loss_of_the_keeper() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     let job =
-        lab.start().args(["--ready-log", "^go"]).sh(&format!("echo go; sleep {}", lab.oracle.nap())).begin();
+        env.start().args(["--ready-log", "^go"]).sh(&format!("echo go; sleep {}", env.oracle.nap())).begin();
     assert!(eventually(PATIENCE, || job.state() == "ready"), "{}", job.state());
     let ready = job.record().expect("a record")["ready"].clone();
     assert!(ready["wall"].is_string(), "{ready}");
     assert!(job.process("keeper").expect("a keeper").signal("KILL"));
     assert!(job.wait_over(PATIENCE));
     assert_eq!(job.record().expect("a record")["ready"], ready);
-    assert_eq!(status(&lab, &job)["ready"], ready["wall"]);
+    assert_eq!(status(&env, &job)["ready"], ready["wall"]);
 }
 
 /// A shell with a mark in its command line that calls quell and waits for it.
-fn called_by_a_shell(lab: &TestEnv, words: &str) -> (u32, Finished) {
-    let line = format!("echo $$ >caller; {} {words} >said 2>&1; : the caller", lab.quell_path().display());
-    let quell = lab.quell("list").wrapped(["sh", "-c", &line]);
+fn called_by_a_shell(env: &TestEnv, words: &str) -> (u32, Finished) {
+    let line = format!("echo $$ >caller; {} {words} >said 2>&1; : the caller", env.quell_path().display());
+    let quell = env.quell("list").wrapped(["sh", "-c", &line]);
     let done = quell.finish();
-    let pid = fs::read_to_string(lab.path("caller")).expect("a pid").trim().parse().expect("a pid");
+    let pid = fs::read_to_string(env.path("caller")).expect("a pid").trim().parse().expect("a pid");
     (pid, done)
 }
 
 #[test]
 fn the_actor_of_a_stop_is_the_process_that_called_quell() {
-    let lab = TestEnv::as_me();
-    let job = lab.start().command(["sleep", &lab.oracle.nap()]).begin();
-    let (pid, done) = called_by_a_shell(&lab, &format!("stop {} --reason enough", job.id));
+    let env = TestEnv::as_me();
+    let job = env.start().command(["sleep", &env.oracle.nap()]).begin();
+    let (pid, done) = called_by_a_shell(&env, &format!("stop {} --reason enough", job.id));
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     let actor = job.receipt().expect("a receipt")["actor"].clone();
     let command = actor["command"].as_str().unwrap_or_default();
@@ -162,20 +162,20 @@ fn the_actor_of_a_stop_is_the_process_that_called_quell() {
     );
     let asked = events(&job).into_iter().find(|event| event["event"] == "stop_asked").expect("an event");
     assert_eq!(asked["actor"], actor);
-    let text = lab.quell("status").args([&job.id]).finish().stdout;
+    let text = env.quell("status").args([&job.id]).finish().stdout;
     assert!(text.contains(&format!("pid {pid}, `sh -c echo")), "{text}");
 
     // A job in the foreground is asked by a signal, which says how it is to be stopped but not why.
-    let file = lab.path("receipt");
-    let mut run = lab
+    let file = env.path("receipt");
+    let mut run = env
         .run()
         .args(["--receipt"])
         .args([&file])
         .script("echo ready >$QUELL_TEST_READY; exec sleep $N")
         .start();
     run.wait_ready().expect("ready");
-    let id = lab.ids("live").pop().expect("a live job");
-    let (pid, done) = called_by_a_shell(&lab, &format!("stop {id}"));
+    let id = env.ids("live").pop().expect("a live job");
+    let (pid, done) = called_by_a_shell(&env, &format!("stop {id}"));
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     run.wait_exit(PATIENCE).expect("it ends");
     let receipt: Value = serde_json::from_slice(&fs::read(&file).expect("a receipt")).expect("JSON");
@@ -184,12 +184,12 @@ fn the_actor_of_a_stop_is_the_process_that_called_quell() {
 
 #[test]
 fn a_program_that_asks_by_itself_is_the_actor() {
-    let lab = TestEnv::as_me();
-    let job = lab
+    let env = TestEnv::as_me();
+    let job = env
         .start()
         .args(["--mask", "SECRET"])
         .env("SECRET", "hunter22")
-        .command(["sleep", &lab.oracle.nap()])
+        .command(["sleep", &env.oracle.nap()])
         .begin();
     // One that speaks to the socket, as users of the library do, with a secret of the job in its command line.
     let script = "import socket, sys
@@ -213,9 +213,9 @@ while s.recv(4096): pass
 
 #[test]
 fn what_tests_leave_behind_is_not_stopped_by_a_user() {
-    let lab = TestEnv::as_me();
-    let script = format!("sleep {} & exit 0", lab.oracle.nap());
-    let done = lab.quell("test").args(["--json", "--timeout", "1h", "--", "sh", "-c", &script]).finish();
+    let env = TestEnv::as_me();
+    let script = format!("sleep {} & exit 0", env.oracle.nap());
+    let done = env.quell("test").args(["--json", "--timeout", "1h", "--", "sh", "-c", &script]).finish();
     let answer = &done.envelope()["data"];
     assert_eq!(answer["leaked"].as_array().map(Vec::len), Some(1), "{answer:#}");
     let receipt = &answer["receipt"];
@@ -224,20 +224,20 @@ fn what_tests_leave_behind_is_not_stopped_by_a_user() {
         (&json!("own_exit"), &json!("program")),
         "{receipt:#}"
     );
-    let job = lab.job(answer["job"].as_str().expect("an id"));
+    let job = env.job(answer["job"].as_str().expect("an id"));
     assert!(events(&job).iter().all(|event| event["cause"] != "user"), "{:?}", events(&job));
 }
 
 #[test]
 fn every_event_has_the_session_and_the_labels() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     let options = ["--owner", "session:agent-7", "--tag", "team=a", "--tag", "x=1", "--name", "web"];
-    let job = lab.start().args(options).command(["sleep", &lab.oracle.nap()]).begin();
+    let job = env.start().args(options).command(["sleep", &env.oracle.nap()]).begin();
     assert_eq!(job.stop(&[]).code(), Some(0));
-    let lost = lab.start().args(["--tag", "team=b"]).command(["sleep", &lab.oracle.nap()]).begin();
+    let lost = env.start().args(["--tag", "team=b"]).command(["sleep", &env.oracle.nap()]).begin();
     lost.lose();
-    lab.quell("sweep").finish();
-    let printed = lab.quell("events").args([job.id.as_str(), "--json"]).finish().stdout;
+    env.quell("sweep").finish();
+    let printed = env.quell("events").args([job.id.as_str(), "--json"]).finish().stdout;
     let printed =
         printed.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON")["data"].clone());
     let all: Vec<Value> = printed.chain(events(&job)).collect();
@@ -256,9 +256,9 @@ fn every_event_has_the_session_and_the_labels() {
 
 #[test]
 fn an_end_before_readiness_is_explained() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     let script = "seq 30; echo 'no such \x1b[2Jtable' >&2; exit 7";
-    let start = || lab.start().args(["--ready-log", "never", "--wait-ready=20s", "--name", "db"]);
+    let start = || env.start().args(["--ready-log", "never", "--wait-ready=20s", "--name", "db"]);
     let done = start().sh(script).finish();
     assert_eq!(done.code(), Some(1), "{}", done.stderr);
     assert!(done.stderr.contains("ended before it was ready: exited with 7, by itself"), "{}", done.stderr);
@@ -276,18 +276,18 @@ fn an_end_before_readiness_is_explained() {
     let lines = data["last_lines"].as_array().expect("lines");
     assert!(lines.len() == 10 && lines.contains(&json!("30")), "{data:#}");
 
-    let flag = lab.path("fail");
-    let job = lab
+    let flag = env.path("fail");
+    let job = env
         .start()
         .args(["--ready-log", "^up", "--wait-ready=20s"])
         .sh(&format!(
             "[ -e {f} ] && {{ echo broken; exit 9; }}; echo up; sleep {}",
-            lab.oracle.nap(),
+            env.oracle.nap(),
             f = flag.display()
         ))
         .begin();
-    lab.write("fail", "");
-    let again = lab.quell("restart").args([job.id.as_str(), "--wait-ready=20s"]).finish();
+    env.write("fail", "");
+    let again = env.quell("restart").args([job.id.as_str(), "--wait-ready=20s"]).finish();
     assert_eq!(again.code(), Some(1), "{}", again.stderr);
     assert!(
         again.stderr.contains("exited with 9, by itself") && again.stderr.contains("  broken\n"),
@@ -298,10 +298,10 @@ fn an_end_before_readiness_is_explained() {
 
 #[test]
 fn a_restart_limit_that_is_reached_is_told() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     let start = |limit: &str, script: &str| {
         let options = ["--restart", "on-failure", "--restart-limit", limit];
-        lab.start().args(options).env("QUELL_START_RESTART_DELAY", "5ms").sh(script).begin()
+        env.start().args(options).env("QUELL_START_RESTART_DELAY", "5ms").sh(script).begin()
     };
     let job = start("2", "exit 4");
     assert!(job.wait_over(PATIENCE));
@@ -312,53 +312,53 @@ fn a_restart_limit_that_is_reached_is_told() {
         (&names[at + 1..], &all[at]["restarts"], &all[at]["run"]),
         (&["ended"][..], &json!(2), &json!(3))
     );
-    assert_eq!(status(&lab, &job)["restart_limit_reached"], json!(true));
-    let text = lab.quell("status").args([&job.id]).finish().stdout;
+    assert_eq!(status(&env, &job)["restart_limit_reached"], json!(true));
+    let text = env.quell("status").args([&job.id]).finish().stdout;
     assert!(text.contains("ended 4, restart limit") && text.contains("the limit is reached"), "{text}");
     // From the directory, and from the index.
     for _ in 0..2 {
-        let text = lab.quell("list").finish().stdout;
+        let text = env.quell("list").finish().stdout;
         assert!(text.contains("ended 4, restart limit"), "{text}");
     }
-    assert!(lab.quell("events").args([&job.id]).finish().stdout.contains("restart limit"));
-    let waited = lab.quell("wait").args([&job.id]).finish().stdout;
+    assert!(env.quell("events").args([&job.id]).finish().stdout.contains("restart limit"));
+    let waited = env.quell("wait").args([&job.id]).finish().stdout;
     assert!(waited.contains("restart limit is reached"), "{waited}");
     let options =
         ["--restart", "on-failure", "--restart-limit", "1", "--ready-log", "never", "--wait-ready=20s"];
-    let unready = lab.start().args(options).env("QUELL_START_RESTART_DELAY", "5ms").sh("exit 4").finish();
+    let unready = env.start().args(options).env("QUELL_START_RESTART_DELAY", "5ms").sh("exit 4").finish();
     assert!(unready.stderr.contains("restart limit is reached"), "{}", unready.stderr);
     // What it left running is not hidden behind that.
-    let leaky = lab
+    let leaky = env
         .start()
         .args(["--name", "leaky", "--restart", "always", "--restart-limit", "1"])
         .env("QUELL_START_RESTART_DELAY", "5ms")
-        .sh(&format!("sleep {} & exit 0", lab.oracle.nap()))
+        .sh(&format!("sleep {} & exit 0", env.oracle.nap()))
         .begin();
     assert!(leaky.wait_over(PATIENCE));
-    let text = lab.quell("list").finish().stdout;
+    let text = env.quell("list").finish().stdout;
     assert!(text.contains("ended 0, restart limit, 1 outlived"), "{text}");
-    let text = lab.quell("status").args(["leaky"]).finish().stdout;
+    let text = env.quell("status").args(["leaky"]).finish().stdout;
     assert!(text.contains("always, once at most,"), "{text}");
     // One that ends well, and one that is stopped, have not used it up.
     let well = start("0", "exit 0");
     assert!(well.wait_over(PATIENCE));
-    let stopped = start("0", &format!("sleep {}", lab.oracle.nap()));
+    let stopped = start("0", &format!("sleep {}", env.oracle.nap()));
     assert_eq!(stopped.stop(&[]).code(), Some(0));
     for job in [&well, &stopped] {
         assert!(!job.events().contains(&"restart_limit_reached".into()), "{:?}", job.events());
-        assert_eq!(status(&lab, job)["restart_limit_reached"], Value::Null);
+        assert_eq!(status(&env, job)["restart_limit_reached"], Value::Null);
     }
 }
 
 #[test]
 fn a_signal_that_reaches_no_process_is_a_no() {
-    let lab = TestEnv::as_me();
-    let script = format!("sleep {} & echo gone", lab.oracle.nap());
-    let job = lab.start().args(["--until", "tree"]).sh(&script).begin();
+    let env = TestEnv::as_me();
+    let script = format!("sleep {} & echo gone", env.oracle.nap());
+    let job = env.start().args(["--until", "tree"]).sh(&script).begin();
     let exited = || job.events().contains(&"root_exited".into());
     assert!(eventually(PATIENCE, exited), "{:?}", job.events());
     let signal =
-        |options: &[&str]| lab.quell("signal").args([job.id.as_str(), "USR1"]).args(options).finish();
+        |options: &[&str]| env.quell("signal").args([job.id.as_str(), "USR1"]).args(options).finish();
     let done = signal(&[]);
     assert_eq!(done.code(), Some(1), "{}{}", done.stdout, done.stderr);
     assert!(
@@ -370,7 +370,7 @@ fn a_signal_that_reaches_no_process_is_a_no() {
     );
     let error = signal(&["--json"]).envelope()["error"].clone();
     assert_eq!((&error["code"], &error["details"]["sent"]), (&json!("no_process"), &json!(0)), "{error:#}");
-    let tree = lab.quell("signal").args([job.id.as_str(), "TERM", "--tree"]).finish();
+    let tree = env.quell("signal").args([job.id.as_str(), "TERM", "--tree"]).finish();
     assert_eq!(tree.code(), Some(0), "{}", tree.stderr);
     assert!(job.wait_over(PATIENCE));
 }

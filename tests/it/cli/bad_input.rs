@@ -38,18 +38,18 @@ fn error_envelope(done: &Finished, verb: &str, code: i32) {
 }
 
 /// The same command line for a person and, with `--json`, for a program.
-pub(crate) fn is_refused<'l>(lab: &'l TestEnv, code: i32, line: impl Fn(Quell<'l>) -> Quell<'l>) {
-    one_clear_line(&line(lab.run()).finish(), code);
-    error_envelope(&line(lab.run().args(["--json"])).finish(), "run", code);
-    assert!(!lab.path("ran").exists(), "the program ran although something was wrong");
-    assert_eq!(lab.leftovers(), Vec::<String>::new());
+pub(crate) fn is_refused<'l>(env: &'l TestEnv, code: i32, line: impl Fn(Quell<'l>) -> Quell<'l>) {
+    one_clear_line(&line(env.run()).finish(), code);
+    error_envelope(&line(env.run().args(["--json"])).finish(), "run", code);
+    assert!(!env.path("ran").exists(), "the program ran although something was wrong");
+    assert_eq!(env.leftovers(), Vec::<String>::new());
 }
 
 pub(crate) fn options_are_refused(cases: &[&[&str]]) {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     for options in cases {
         let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            is_refused(&lab, 125, |quell| quell.args(*options).sh(TRACE));
+            is_refused(&env, 125, |quell| quell.args(*options).sh(TRACE));
         }))
         .map_err(|_| panic!("with {options:?}, see above"));
     }
@@ -57,10 +57,10 @@ pub(crate) fn options_are_refused(cases: &[&[&str]]) {
 
 #[test]
 fn a_very_long_word_is_not_echoed_whole() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     let word = "x".repeat(100_000);
     for words in [&["run", "--", &word][..], &["start", "--", &word], &["status", &word]] {
-        let done = lab.quell(words[0]).args(&words[1..]).finish();
+        let done = env.quell(words[0]).args(&words[1..]).finish();
         one_clear_line(&done, done.code().filter(|code| *code != 0).expect("a failure"));
         assert!(done.stderr.len() < 10_000 && done.stderr.contains("xx…"), "{} bytes", done.stderr.len());
     }
@@ -107,21 +107,21 @@ fn a_bad_choice_or_option_is_an_error() {
 /// What is missing or would be right is part of the line.
 #[test]
 fn a_name_that_could_hide_the_id_of_another_job_is_refused() {
-    let lab = TestEnv::as_me();
-    let job = lab.start().command(["sleep", &lab.oracle.nap()]).begin();
+    let env = TestEnv::as_me();
+    let job = env.start().command(["sleep", &env.oracle.nap()]).begin();
     for name in [&job.id[..], &job.id[..8], &job.id[..12].to_lowercase()] {
-        for (quell, code) in [(lab.start(), 2), (lab.run(), 125), (lab.quell("test"), 2)] {
+        for (quell, code) in [(env.start(), 2), (env.run(), 125), (env.quell("test"), 2)] {
             let done = quell.args(["--name", name]).command(["true"]).finish();
             assert_eq!(done.code(), Some(code), "{name}: {}", done.stderr);
             assert!(done.stderr.contains("looks like the beginning of a job id"), "{name}: {}", done.stderr);
         }
     }
-    assert_eq!(lab.ids("jobs"), std::slice::from_ref(&job.id));
+    assert_eq!(env.ids("jobs"), std::slice::from_ref(&job.id));
 }
 
 #[test]
 fn a_usage_error_names_what_it_wants() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     for (verb, words, wanted) in [
         ("stop", &[][..], "<JOB|--tag"),
         ("wait", &[], "<JOB>"),
@@ -129,17 +129,17 @@ fn a_usage_error_names_what_it_wants() {
         ("start", &["--signal", "TREM", "true"], "did you mean TERM?"),
         ("wait", &["x", "--timeout", "0"], "must be greater than 0"),
     ] {
-        let done = lab.quell(verb).args(words).finish();
+        let done = env.quell(verb).args(words).finish();
         one_clear_line(&done, 2);
         assert!(done.stderr.contains(wanted), "{verb} {words:?}: {}", done.stderr);
     }
     for verb in ["run", "start"] {
-        let help = lab.quell(verb).args(["--help"]).finish().stdout;
+        let help = env.quell(verb).args(["--help"]).finish().stdout;
         assert!(help.starts_with(if verb == "run" { "Run a command" } else { "Start a command" }), "{help}");
     }
     for words in [&["start", "--stdin", "nosuch", "--", "true"][..], &["send", "x", "--file", "nosuch"]] {
-        let job = lab.start().args(["--stdin", "pipe", "--name", "x"]).command(["cat"]).begin();
-        let done = lab.quell(words[0]).args(&words[1..]).finish();
+        let job = env.start().args(["--stdin", "pipe", "--name", "x"]).command(["cat"]).begin();
+        let done = env.quell(words[0]).args(&words[1..]).finish();
         assert_eq!(done.code(), Some(125), "{}", done.stderr);
         assert!(!done.stderr.contains("space"), "{}", done.stderr);
         assert_eq!(job.stop(&["--now"]).code(), Some(0));
@@ -158,104 +158,104 @@ fn a_bad_limit_is_an_error() {
 
 #[test]
 fn an_environment_without_an_equals_sign_is_an_error() {
-    let lab = TestEnv::as_me();
-    is_refused(&lab, 125, |quell| quell.args(["--env", "NOEQUALS"]).sh(TRACE));
-    is_refused(&lab, 125, |quell| quell.args(["--env", "=x"]).sh(TRACE));
-    let file = lab.write("bad.env", "GOOD=1\nthis is not an assignment\n");
-    is_refused(&lab, 125, |quell| quell.args(["--env-file", file.to_str().expect("UTF-8")]).sh(TRACE));
+    let env = TestEnv::as_me();
+    is_refused(&env, 125, |quell| quell.args(["--env", "NOEQUALS"]).sh(TRACE));
+    is_refused(&env, 125, |quell| quell.args(["--env", "=x"]).sh(TRACE));
+    let file = env.write("bad.env", "GOOD=1\nthis is not an assignment\n");
+    is_refused(&env, 125, |quell| quell.args(["--env-file", file.to_str().expect("UTF-8")]).sh(TRACE));
     // Such a line is a shell's. What may be a secret is not shown.
-    let file = lab.write("shell.env", "export TOKEN=hidden\n");
+    let file = env.write("shell.env", "export TOKEN=hidden\n");
     let words = ["--env-file", file.to_str().expect("UTF-8")];
-    is_refused(&lab, 125, |quell| quell.args(words).sh(TRACE));
-    let done = lab.run().args(words).sh(TRACE).finish();
+    is_refused(&env, 125, |quell| quell.args(words).sh(TRACE));
+    let done = env.run().args(words).sh(TRACE).finish();
     assert!(done.stderr.contains("export TOKEN") && !done.stderr.contains("hidden"), "{}", done.stderr);
-    is_refused(&lab, 125, |quell| quell.args(["--env-file", "/nonexistent/env"]).sh(TRACE));
+    is_refused(&env, 125, |quell| quell.args(["--env-file", "/nonexistent/env"]).sh(TRACE));
 }
 
 #[test]
 fn no_command_at_all_is_an_error() {
-    let lab = TestEnv::as_me();
-    is_refused(&lab, 125, |quell| quell);
-    is_refused(&lab, 125, |quell| quell.args(["--"]));
+    let env = TestEnv::as_me();
+    is_refused(&env, 125, |quell| quell);
+    is_refused(&env, 125, |quell| quell.args(["--"]));
 }
 
 #[test]
 fn a_missing_program_is_127_in_every_setting() {
     for setting in Setting::all() {
-        let lab = TestEnv::with(setting);
+        let env = TestEnv::with(setting);
         let contain = ["--contain", setting.contain.word()];
-        is_refused(&lab, 127, |quell| quell.args(contain).command(["no-such-program-anywhere"]));
-        is_refused(&lab, 127, |quell| quell.args(contain).command(["./no-such-file"]));
+        is_refused(&env, 127, |quell| quell.args(contain).command(["no-such-program-anywhere"]));
+        is_refused(&env, 127, |quell| quell.args(contain).command(["./no-such-file"]));
     }
 }
 
 #[test]
 fn a_program_that_can_not_be_executed_is_126_in_every_setting() {
     for setting in Setting::all() {
-        let lab = TestEnv::with(setting);
+        let env = TestEnv::with(setting);
         let contain = ["--contain", setting.contain.word()];
-        lab.write("plain.txt", "not a program\n");
-        fs::set_permissions(lab.path("plain.txt"), fs::Permissions::from_mode(0o644)).expect("chmod");
-        is_refused(&lab, 126, |quell| quell.args(contain).command(["./plain.txt"]));
-        is_refused(&lab, 126, |quell| quell.args(contain).command(["/"]));
+        env.write("plain.txt", "not a program\n");
+        fs::set_permissions(env.path("plain.txt"), fs::Permissions::from_mode(0o644)).expect("chmod");
+        is_refused(&env, 126, |quell| quell.args(contain).command(["./plain.txt"]));
+        is_refused(&env, 126, |quell| quell.args(contain).command(["/"]));
     }
 }
 
 #[test]
 fn a_directory_that_is_not_there_is_an_error() {
-    let lab = TestEnv::as_me();
-    is_refused(&lab, 125, |quell| quell.args(["--cwd", "/nonexistent/dir"]).sh(TRACE));
-    let file = lab.write("file", "");
-    is_refused(&lab, 125, |quell| quell.args(["--cwd", file.to_str().expect("UTF-8")]).sh(TRACE));
+    let env = TestEnv::as_me();
+    is_refused(&env, 125, |quell| quell.args(["--cwd", "/nonexistent/dir"]).sh(TRACE));
+    let file = env.write("file", "");
+    is_refused(&env, 125, |quell| quell.args(["--cwd", file.to_str().expect("UTF-8")]).sh(TRACE));
 }
 
 #[test]
 fn a_directory_that_may_not_be_entered_is_an_error() {
-    let lab = TestEnv::new(User::Ordinary);
-    let closed = lab.path("closed");
+    let env = TestEnv::new(User::Ordinary);
+    let closed = env.path("closed");
     fs::create_dir(&closed).expect("mkdir");
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).expect("chmod");
-    is_refused(&lab, 125, |quell| quell.args(["--cwd", closed.to_str().expect("UTF-8")]).sh(TRACE));
+    is_refused(&env, 125, |quell| quell.args(["--cwd", closed.to_str().expect("UTF-8")]).sh(TRACE));
 }
 
 #[test]
 fn a_receipt_that_can_not_be_written_is_an_error_before_the_program_runs() {
-    let lab = TestEnv::new(User::Ordinary);
-    is_refused(&lab, 125, |quell| quell.args(["--receipt", "/nonexistent/dir/receipt.json"]).sh(TRACE));
-    is_refused(&lab, 125, |quell| quell.args(["--receipt", "/proc/receipt.json"]).sh(TRACE));
-    let dir = lab.dir().to_str().expect("UTF-8");
-    is_refused(&lab, 125, |quell| quell.args(["--receipt", dir]).sh(TRACE));
-    is_refused(&lab, 125, |quell| quell.args(["--receipt-fd", "99"]).sh(TRACE));
-    is_refused(&lab, 125, |quell| quell.args(["--receipt-fd", "-1"]).sh(TRACE));
+    let env = TestEnv::new(User::Ordinary);
+    is_refused(&env, 125, |quell| quell.args(["--receipt", "/nonexistent/dir/receipt.json"]).sh(TRACE));
+    is_refused(&env, 125, |quell| quell.args(["--receipt", "/proc/receipt.json"]).sh(TRACE));
+    let dir = env.dir().to_str().expect("UTF-8");
+    is_refused(&env, 125, |quell| quell.args(["--receipt", dir]).sh(TRACE));
+    is_refused(&env, 125, |quell| quell.args(["--receipt-fd", "99"]).sh(TRACE));
+    is_refused(&env, 125, |quell| quell.args(["--receipt-fd", "-1"]).sh(TRACE));
 }
 
 #[test]
 fn a_receipt_never_replaces_a_device() {
-    let lab = TestEnv::as_me();
-    let device = lab.path("null");
+    let env = TestEnv::as_me();
+    let device = env.path("null");
     let made = Command::new("mknod").arg(&device).args(["c", "1", "3"]).output();
     if !made.is_ok_and(|output| output.status.success()) {
         return skip("a_receipt_never_replaces_a_device", "mknod is not allowed here");
     }
-    let done = lab.run().args(["--receipt", device.to_str().expect("UTF-8")]).command(["true"]).finish();
+    let done = env.run().args(["--receipt", device.to_str().expect("UTF-8")]).command(["true"]).finish();
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     assert!(fs::metadata(&device).is_ok_and(|meta| meta.file_type().is_char_device()), "the device is gone");
 }
 
 #[test]
 fn a_state_directory_that_can_not_be_written_is_an_error() {
-    let lab = TestEnv::new(User::Ordinary);
-    is_refused(&lab, 125, |quell| quell.env("QUELL_HOME", "/proc/quell").sh(TRACE));
-    let file = lab.write("file", "");
-    is_refused(&lab, 125, |quell| quell.env("QUELL_HOME", &file).sh(TRACE));
+    let env = TestEnv::new(User::Ordinary);
+    is_refused(&env, 125, |quell| quell.env("QUELL_HOME", "/proc/quell").sh(TRACE));
+    let file = env.write("file", "");
+    is_refused(&env, 125, |quell| quell.env("QUELL_HOME", &file).sh(TRACE));
 }
 
 #[test]
 fn usage_errors_of_other_verbs_exit_with_2() {
-    let lab = TestEnv::as_me();
-    one_clear_line(&lab.quell("doctor").args(["--bogus"]).finish(), 2);
-    error_envelope(&lab.quell("doctor").args(["--json", "--bogus"]).finish(), "doctor", 2);
-    one_clear_line(&lab.quell("no-such-verb").finish(), 2);
+    let env = TestEnv::as_me();
+    one_clear_line(&env.quell("doctor").args(["--bogus"]).finish(), 2);
+    error_envelope(&env.quell("doctor").args(["--json", "--bogus"]).finish(), "doctor", 2);
+    one_clear_line(&env.quell("no-such-verb").finish(), 2);
 }
 
 #[test]
@@ -264,43 +264,43 @@ fn a_containment_that_can_not_be_had_is_an_error_and_never_a_downgrade() {
         return skip("a_containment_that_can_not_be_had…", "needs root to take a cgroup away");
     }
     // The user `nobody` may not write the root cgroup, where the tests run, and no user bus answers there.
-    let lab = TestEnv::new(User::Ordinary);
-    let probe = lab.run().args(["--json", "--contain", Contain::Cgroup.word()]).command(["true"]).finish();
+    let env = TestEnv::new(User::Ordinary);
+    let probe = env.run().args(["--json", "--contain", Contain::Cgroup.word()]).command(["true"]).finish();
     if probe.code() == Some(0) {
         // What held it is what was asked for, or the success itself is the downgrade.
         assert!(Contain::Cgroup.is_held_in(&probe.envelope()["data"]), "{}", probe.stdout);
         return skip("a_containment_that_can_not_be_had…", "this user has a cgroup without help");
     }
-    is_refused(&lab, 125, |quell| quell.args(["--contain", "cgroup"]).sh(TRACE));
+    is_refused(&env, 125, |quell| quell.args(["--contain", "cgroup"]).sh(TRACE));
 }
 
 /// Runs `quell run` with the shell's redirections applied.
-fn redirected(lab: &TestEnv, redirections: &str, options: &[&str], script: &str) -> Finished {
+fn redirected(env: &TestEnv, redirections: &str, options: &[&str], script: &str) -> Finished {
     let exec = format!(r#"exec "$@" {redirections}"#);
-    lab.run().wrapped(["sh", "-c", &exec, "sh"]).args(options).sh(script).finish()
+    env.run().wrapped(["sh", "-c", &exec, "sh"]).args(options).sh(script).finish()
 }
 
 #[test]
 fn closed_standard_descriptors_do_no_harm() {
     for setting in Setting::all() {
         for closed in ["<&-", ">&-", "2>&-", "<&- >&-", "<&- >&- 2>&-"] {
-            let lab = TestEnv::with(setting);
+            let env = TestEnv::with(setting);
             let options = ["--contain", setting.contain.word(), "--receipt", "receipt.json"];
-            let done = redirected(&lab, closed, &options, "touch ran; exit 5");
+            let done = redirected(&env, closed, &options, "touch ran; exit 5");
             assert_eq!(done.code(), Some(5), "{closed} under {setting}: {}", done.stderr);
-            assert!(lab.path("ran").exists(), "{closed} under {setting}: the program did not run");
-            quell_tests::evidence::receipt(&lab.path("receipt.json")).expect("a receipt");
-            assert_eq!(lab.leftovers(), Vec::<String>::new(), "{closed} under {setting}");
+            assert!(env.path("ran").exists(), "{closed} under {setting}: the program did not run");
+            quell_tests::evidence::receipt(&env.path("receipt.json")).expect("a receipt");
+            assert_eq!(env.leftovers(), Vec::<String>::new(), "{closed} under {setting}");
         }
     }
 }
 
 #[test]
 fn json_with_a_closed_stdout_still_ends() {
-    let lab = TestEnv::as_me();
-    let done = redirected(&lab, ">&-", &["--json"], "exit 5");
+    let env = TestEnv::as_me();
+    let done = redirected(&env, ">&-", &["--json"], "exit 5");
     assert!(matches!(done.code(), Some(5 | 125)), "{}: {}", done.status, done.stderr);
-    assert_eq!(lab.leftovers(), Vec::<String>::new());
+    assert_eq!(env.leftovers(), Vec::<String>::new());
 }
 
 #[test]
@@ -308,19 +308,19 @@ fn a_full_disk_is_an_error_before_the_program_runs() {
     if !am_root() {
         return skip("a_full_disk_is_an_error…", "needs root to mount a small disk");
     }
-    let lab = TestEnv::new(User::Root);
-    fs::create_dir(lab.path("disk")).expect("mkdir");
+    let env = TestEnv::new(User::Root);
+    fs::create_dir(env.path("disk")).expect("mkdir");
     let wrapper = format!(
         r#"mount -t tmpfs -o size=64k none {0} && mkdir {0}/home && head -c 1m /dev/zero >{0}/fill 2>/dev/null; exec "$@""#,
-        lab.path("disk").display()
+        env.path("disk").display()
     );
     let full =
         |quell: Quell<'_>| quell.wrapped(["unshare", "-m", "sh", "-c", &wrapper, "sh"]).sh(TRACE).finish();
-    let home = lab.path("disk").join("home");
-    one_clear_line(&full(lab.run().env("QUELL_HOME", &home)), 125);
-    error_envelope(&full(lab.run().args(["--json"]).env("QUELL_HOME", &home)), "run", 125);
-    assert!(!lab.path("ran").exists(), "the program ran without a record");
-    assert!(lab.oracle.survivors().is_empty());
+    let home = env.path("disk").join("home");
+    one_clear_line(&full(env.run().env("QUELL_HOME", &home)), 125);
+    error_envelope(&full(env.run().args(["--json"]).env("QUELL_HOME", &home)), "run", 125);
+    assert!(!env.path("ran").exists(), "the program ran without a record");
+    assert!(env.oracle.survivors().is_empty());
 }
 
 #[test]
@@ -328,10 +328,10 @@ fn a_receipt_on_a_full_disk_is_said_and_the_stop_is_done_all_the_same() {
     if !am_root() {
         return skip("a_receipt_on_a_full_disk…", "needs root to mount a small disk");
     }
-    let lab = TestEnv::new(User::Root);
-    fs::create_dir(lab.path("disk")).expect("mkdir");
-    let wrapper = format!(r#"mount -t tmpfs -o size=64k none {0}; exec "$@""#, lab.path("disk").display());
-    let done = lab
+    let env = TestEnv::new(User::Root);
+    fs::create_dir(env.path("disk")).expect("mkdir");
+    let wrapper = format!(r#"mount -t tmpfs -o size=64k none {0}; exec "$@""#, env.path("disk").display());
+    let done = env
         .run()
         .wrapped(["unshare", "-m", "sh", "-c", &wrapper, "sh"])
         .args(["--receipt", "disk/receipt.json"])
@@ -340,5 +340,5 @@ fn a_receipt_on_a_full_disk_is_said_and_the_stop_is_done_all_the_same() {
     // The program ran and came to its end; only the paper is missing. Both must be told.
     assert!(matches!(done.code(), Some(3 | 125)), "{}: {}", done.status, done.stderr);
     assert!(done.stderr.lines().any(|line| line.starts_with("quell: ")), "not a word: {:?}", done.stderr);
-    assert_eq!(lab.leftovers(), Vec::<String>::new());
+    assert_eq!(env.leftovers(), Vec::<String>::new());
 }

@@ -9,8 +9,8 @@ use std::{
 use quell_tests::{jobs::Background, run::PATIENCE, skip, test_env::TestEnv};
 
 /// The verbs that `quell --help` lists.
-pub(crate) fn verbs(lab: &TestEnv) -> Vec<String> {
-    let help = lab.quell("--help").finish().stdout;
+pub(crate) fn verbs(env: &TestEnv) -> Vec<String> {
+    let help = env.quell("--help").finish().stdout;
     let list = help.lines().skip_while(|line| !line.starts_with("Commands:")).skip(1);
     let list = list.take_while(|line| line.starts_with("  "));
     let words =
@@ -23,9 +23,9 @@ pub(crate) fn verbs(lab: &TestEnv) -> Vec<String> {
 
 #[test]
 fn every_verb_has_examples_and_exit_codes() {
-    let lab = TestEnv::as_me();
-    for verb in verbs(&lab) {
-        let help = lab.quell(&verb).args(["--help"]).finish();
+    let env = TestEnv::as_me();
+    for verb in verbs(&env) {
+        let help = env.quell(&verb).args(["--help"]).finish();
         assert_eq!(help.code(), Some(0), "{verb}");
         for words in ["\nExamples:\n", "\nExit codes"] {
             assert!(help.stdout.contains(words), "no {words:?} in the help of {verb}:\n{}", help.stdout);
@@ -39,9 +39,9 @@ fn every_verb_has_examples_and_exit_codes() {
 
 #[test]
 fn every_wrong_call_with_json_is_answered_with_an_envelope() {
-    let lab = TestEnv::as_me();
-    for verb in verbs(&lab) {
-        let done = lab.quell(&verb).args(["--json", "--no-such-option"]).finish();
+    let env = TestEnv::as_me();
+    for verb in verbs(&env) {
+        let done = env.quell(&verb).args(["--json", "--no-such-option"]).finish();
         let envelope = done.envelope();
         assert_eq!(envelope["ok"], false, "{verb}: {envelope}");
         assert_eq!((&envelope["type"], &envelope["error"]["code"]), (&verb.as_str().into(), &"usage".into()));
@@ -53,23 +53,23 @@ fn every_wrong_call_with_json_is_answered_with_an_envelope() {
 /// For a person the help; for a script, whose variable may be empty, a failure that leaves stdout alone.
 #[test]
 fn quell_alone_prints_its_help() {
-    let lab = TestEnv::as_me();
-    let output = Command::new(lab.quell_path()).current_dir(lab.dir()).output().expect("quell");
+    let env = TestEnv::as_me();
+    let output = Command::new(env.quell_path()).current_dir(env.dir()).output().expect("quell");
     assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
-    let help = lab.quell("--help").finish().stdout;
+    let help = env.quell("--help").finish().stdout;
     assert_eq!(String::from_utf8_lossy(&output.stderr).trim_end(), help.trim_end());
 }
 
 #[test]
 fn ls_and_ps_are_list() {
-    let lab = TestEnv::as_me();
-    let job = lab.start().command(["true"]).begin();
+    let env = TestEnv::as_me();
+    let job = env.start().command(["true"]).begin();
     for verb in ["list", "ls", "ps"] {
-        assert_eq!(lab.quell(verb).args(["--ids"]).finish().stdout.trim(), job.id, "{verb}");
-        let wrong = lab.quell(verb).args(["--json", "--no-such-option"]).finish().envelope();
+        assert_eq!(env.quell(verb).args(["--ids"]).finish().stdout.trim(), job.id, "{verb}");
+        let wrong = env.quell(verb).args(["--json", "--no-such-option"]).finish().envelope();
         assert_eq!(wrong["type"], "list", "{verb}");
     }
-    let none = lab.quell("ls").args(["--name", "nosuch"]).finish();
+    let none = env.quell("ls").args(["--name", "nosuch"]).finish();
     assert_eq!((none.stdout.as_str(), none.stderr.as_str()), ("", "quell: no job matches\n"));
 }
 
@@ -81,11 +81,11 @@ fn is_installed(program: &str) -> bool {
 
 #[test]
 fn completions_are_scripts_that_their_shells_can_read() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     for shell in ["bash", "zsh", "fish"] {
-        let done = lab.quell("completions").args([shell]).finish();
+        let done = env.quell("completions").args([shell]).finish();
         assert_eq!(done.code(), Some(0), "{}", done.stderr);
-        for verb in verbs(&lab) {
+        for verb in verbs(&env) {
             assert!(done.stdout.contains(&verb), "no {verb} for {shell}");
         }
         assert!(!done.stdout.contains("__keep"), "what quell keeps to itself is in the script for {shell}");
@@ -93,26 +93,26 @@ fn completions_are_scripts_that_their_shells_can_read() {
             skip("completions_are_scripts_that_their_shells_can_read", &format!("there is no {shell} here"));
             continue;
         }
-        let script = lab.write(&format!("completions.{shell}"), &done.stdout);
+        let script = env.write(&format!("completions.{shell}"), &done.stdout);
         let read = Command::new(shell).arg("-n").arg(&script).output().expect("the shell");
         assert!(read.status.success(), "{shell}: {}", String::from_utf8_lossy(&read.stderr));
     }
 }
 
-/// A lab in which `quell` is on the PATH, with a live job, an ended one, and the completion script of a shell.
-fn completing<'l>(lab: &'l TestEnv, shell: &str) -> Option<(Background<'l>, PathBuf)> {
+/// An environment in which `quell` is on the PATH, with a live job, an ended one, and the completion script of a shell.
+fn completing<'l>(env: &'l TestEnv, shell: &str) -> Option<(Background<'l>, PathBuf)> {
     if !is_installed(shell) {
         skip("completions", &format!("there is no {shell} here"));
         return None;
     }
-    let start = lab.start().args(["--name", "webserver", "--tag", "team=a", "--owner", "session:agent"]);
-    let live = start.command(["sleep", &lab.oracle.nap()]).begin();
-    let ended = lab.start().args(["--name", "gone"]).command(["true"]).begin();
+    let start = env.start().args(["--name", "webserver", "--tag", "team=a", "--owner", "session:agent"]);
+    let live = start.command(["sleep", &env.oracle.nap()]).begin();
+    let ended = env.start().args(["--name", "gone"]).command(["true"]).begin();
     assert!(ended.wait_over(PATIENCE));
-    fs::create_dir(lab.path("bin")).expect("mkdir");
-    std::os::unix::fs::symlink(lab.quell_path(), lab.path("bin/quell")).expect("a link");
+    fs::create_dir(env.path("bin")).expect("mkdir");
+    std::os::unix::fs::symlink(env.quell_path(), env.path("bin/quell")).expect("a link");
     let name = if shell == "zsh" { "_quell".to_owned() } else { format!("quell.{shell}") };
-    let script = lab.write(&name, &lab.quell("completions").args([shell]).finish().stdout);
+    let script = env.write(&name, &env.quell("completions").args([shell]).finish().stdout);
     Some((live, script))
 }
 
@@ -141,18 +141,18 @@ fn completes(shell: &str, live: &Background<'_>, complete: impl Fn(&str) -> Stri
     }
 }
 
-fn in_shell(lab: &TestEnv, shell: &str, args: &[&str]) -> String {
-    let path = format!("{}:/usr/local/bin:/usr/bin:/bin", lab.path("bin").display());
+fn in_shell(env: &TestEnv, shell: &str, args: &[&str]) -> String {
+    let path = format!("{}:/usr/local/bin:/usr/bin:/bin", env.path("bin").display());
     let mut command = Command::new(shell);
-    command.args(args).env("QUELL_HOME", lab.home()).env("HOME", lab.dir()).env("PATH", path);
-    let output = command.env("TERM", "dumb").current_dir(lab.dir()).output().expect("the shell");
+    command.args(args).env("QUELL_HOME", env.home()).env("HOME", env.dir()).env("PATH", path);
+    let output = command.env("TERM", "dumb").current_dir(env.dir()).output().expect("the shell");
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 #[test]
 fn bash_completes_verbs_options_jobs_and_commands() {
-    let lab = TestEnv::as_me();
-    let Some((live, script)) = completing(&lab, "bash") else { return };
+    let env = TestEnv::as_me();
+    let Some((live, script)) = completing(&env, "bash") else { return };
     completes("bash", &live, |line| {
         let words: Vec<String> = line.split(' ').map(|word| format!("'{word}'")).collect();
         let line = format!(
@@ -162,17 +162,17 @@ fn bash_completes_verbs_options_jobs_and_commands() {
             words.len() - 1,
             words.last().expect("a word"),
         );
-        in_shell(&lab, "bash", &["--norc", "-c", &line])
+        in_shell(&env, "bash", &["--norc", "-c", &line])
     });
 }
 
 #[test]
 fn fish_completes_verbs_options_jobs_and_commands() {
-    let lab = TestEnv::as_me();
-    let Some((live, script)) = completing(&lab, "fish") else { return };
+    let env = TestEnv::as_me();
+    let Some((live, script)) = completing(&env, "fish") else { return };
     completes("fish", &live, |line| {
         let line = format!("source {}; complete -C '{line}'", script.display());
-        let found = in_shell(&lab, "fish", &["--no-config", "-c", &line]);
+        let found = in_shell(&env, "fish", &["--no-config", "-c", &line]);
         // Without the descriptions.
         found.lines().filter_map(|line| line.split('\t').next()).map(|word| format!("{word}\n")).collect()
     });
@@ -196,20 +196,20 @@ zpty -d shell
 
 #[test]
 fn zsh_completes_verbs_options_jobs_and_commands() {
-    let lab = TestEnv::as_me();
-    let Some((live, script)) = completing(&lab, "zsh") else { return };
+    let env = TestEnv::as_me();
+    let Some((live, script)) = completing(&env, "zsh") else { return };
     let dir = script.parent().expect("a directory").display().to_string();
-    completes("zsh", &live, |line| in_shell(&lab, "zsh", &["-f", "-c", ZSH, "zsh", &dir, line]));
+    completes("zsh", &live, |line| in_shell(&env, "zsh", &["-f", "-c", ZSH, "zsh", &dir, line]));
 }
 
 #[test]
 fn there_is_a_manual_page_for_every_verb() {
-    let lab = TestEnv::as_me();
-    let done = lab.quell("man").args(["--dir"]).args([lab.path("man")]).finish();
+    let env = TestEnv::as_me();
+    let done = env.quell("man").args(["--dir"]).args([env.path("man")]).finish();
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
-    let names = verbs(&lab).into_iter().map(|verb| format!("quell-{verb}")).chain(["quell".to_owned()]);
+    let names = verbs(&env).into_iter().map(|verb| format!("quell-{verb}")).chain(["quell".to_owned()]);
     for name in names {
-        let path = lab.path(&format!("man/{name}.1"));
+        let path = env.path(&format!("man/{name}.1"));
         let page = fs::read_to_string(&path).unwrap_or_default();
         let mut sections = vec![".SH NAME", ".SH SYNOPSIS", ".SH DESCRIPTION", ".SH OPTIONS"];
         if name != "quell" {

@@ -10,9 +10,9 @@ use quell_tests::{
 
 #[test]
 fn a_home_that_cannot_be_made_is_not_told_to_free_space() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     for verb in ["start", "run"] {
-        let done = lab.quell(verb).env("QUELL_HOME", "/proc/nowhere/x").args(["--json"]).command(["true"]);
+        let done = env.quell(verb).env("QUELL_HOME", "/proc/nowhere/x").args(["--json"]).command(["true"]);
         let error = done.finish().envelope()["error"].clone();
         assert_eq!(error["code"], "record_unwritable", "{error:#}");
         let hint = error["hint"].as_str().expect("a hint");
@@ -22,9 +22,9 @@ fn a_home_that_cannot_be_made_is_not_told_to_free_space() {
 
 #[test]
 fn a_job_that_was_stopped_before_it_started_is_not_told_to_look_at_limits() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     for _ in 0..50 {
-        let start = lab.start().args(["--json", "--timeout", "1ms"]).command(["true"]);
+        let start = env.start().args(["--json", "--timeout", "1ms"]).command(["true"]);
         let error = start.finish().envelope()["error"].clone();
         if error.is_object() {
             assert_eq!(error["code"], "start_failed", "{error:#}");
@@ -45,10 +45,10 @@ fn said(quell: Quell<'_>) -> String {
 
 #[test]
 fn a_lack_of_descriptors_is_told_as_that() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     for limit in 5..26 {
         let limited = format!("ulimit -n {limit}; exec \"$@\"");
-        let start = lab.start().wrapped(["bash", "-c", &limited, "bash"]);
+        let start = env.start().wrapped(["bash", "-c", &limited, "bash"]);
         let done = start.args(["--name", "it"]).command(["true"]).finish();
         if done.code() == Some(0) {
             break;
@@ -61,32 +61,32 @@ fn a_lack_of_descriptors_is_told_as_that() {
 
 #[test]
 fn a_keeper_that_the_kernel_refuses_is_not_told_to_be_missing() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     // Root is exempt from the limit of processes, so this one is of descriptors: 7 are too few for a child's pipes.
-    let start = lab.start().wrapped(["bash", "-c", "ulimit -n 7; exec \"$@\"", "bash"]).command(["true"]);
+    let start = env.start().wrapped(["bash", "-c", "ulimit -n 7; exec \"$@\"", "bash"]).command(["true"]);
     let error = said(start);
     assert!(error.contains("limits") && !error.contains("PATH"), "{error}");
 }
 
 #[test]
 fn a_descriptor_that_is_not_open_is_not_told_to_be_a_path() {
-    let lab = TestEnv::as_me();
-    let error = said(lab.run().args(["--receipt-fd", "99"]).command(["true"]));
+    let env = TestEnv::as_me();
+    let error = said(env.run().args(["--receipt-fd", "99"]).command(["true"]));
     assert!(error.contains("open that descriptor"), "{error}");
 }
 
 #[test]
 fn only_a_file_that_lacks_the_right_is_told_to_be_made_executable() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     let file = |name: &str, mode: u32| {
-        let path = lab.write(name, "#!/nowhere/interpreter\n");
+        let path = env.write(name, "#!/nowhere/interpreter\n");
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("chmod");
         path
     };
-    let dir = lab.path("dir");
+    let dir = env.path("dir");
     fs::create_dir(&dir).expect("mkdir");
     for verb in ["run", "start"] {
-        let error = |path: &std::path::Path| said(lab.quell(verb).command([path]));
+        let error = |path: &std::path::Path| said(env.quell(verb).command([path]));
         let plain = error(&file("plain", 0o644));
         assert!(plain.contains("chmod +x"), "{plain}");
         let script = error(&file("script", 0o755));
@@ -98,28 +98,28 @@ fn only_a_file_that_lacks_the_right_is_told_to_be_made_executable() {
 
 #[test]
 fn what_the_kernel_refuses_to_execute_is_told_by_its_reason() {
-    let lab = TestEnv::as_me();
-    let link = lab.path("link");
+    let env = TestEnv::as_me();
+    let link = env.path("link");
     std::os::unix::fs::symlink(&link, &link).expect("symlink");
-    let busy = lab.path("busy");
+    let busy = env.path("busy");
     copy_program(std::path::Path::new("/bin/true"), &busy);
     let _writer = fs::OpenOptions::new().append(true).open(&busy).expect("the program, open for writing");
-    let long = lab.write("long", &format!("LONG={}\n", "x".repeat(200_000)));
+    let long = env.write("long", &format!("LONG={}\n", "x".repeat(200_000)));
     for verb in ["run", "start"] {
-        let error = |words: &[&str]| said(lab.quell(verb).command(words));
+        let error = |words: &[&str]| said(env.quell(verb).command(words));
         let looped = error(&[link.to_str().expect("a path")]);
         assert!(looped.contains("symbolic links") && !looped.contains("chmod"), "{looped}");
         let busy = error(&[busy.to_str().expect("a path")]);
         assert!(busy.contains("close it") && !busy.contains("chmod"), "{busy}");
-        let big = said(lab.quell(verb).args(["--env-file"]).args([&long]).command(["true"]));
+        let big = said(env.quell(verb).args(["--env-file"]).args([&long]).command(["true"]));
         assert!(big.contains("a file or standard input") && !big.contains("chmod"), "{big}");
     }
 }
 
 #[test]
 fn a_duration_is_told_what_is_wrong_with_it() {
-    let lab = TestEnv::as_me();
-    let error = |grace: &str| said(lab.quell("stop").args(["nosuch", "--grace", grace]));
+    let env = TestEnv::as_me();
+    let error = |grace: &str| said(env.quell("stop").args(["nosuch", "--grace", grace]));
     assert!(error("-1s").contains("negative"), "{}", error("-1s"));
     let long = error("99999999999d");
     assert!(long.contains("too long") && !long.contains("invalid duration"), "{long}");
@@ -127,7 +127,7 @@ fn a_duration_is_told_what_is_wrong_with_it() {
 
 #[test]
 fn every_option_that_takes_a_duration_rejects_it_in_the_same_words() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     for words in [
         &["run", "--timeout"][..],
         &["run", "--grace"],
@@ -146,20 +146,20 @@ fn every_option_that_takes_a_duration_rejects_it_in_the_same_words() {
         &["test", "--timeout"],
         &["test", "--grace"],
     ] {
-        let error = said(lab.quell(words[0]).args(&words[1..]).args(["soon"]));
-        let expected = "invalid duration \"soon\": expected a number with a unit, like 1.5s or 2m";
+        let error = said(env.quell(words[0]).args(&words[1..]).args(["soon"]));
+        let expected = "invalid duration `soon`: expected a number and a unit (ms, s, m, h or d), such as 300ms, 1.5s or 1m30s";
         assert!(error.contains(expected), "{words:?}: {error}");
     }
 }
 
 #[test]
 fn a_beginning_of_an_id_that_is_too_short_is_told_so() {
-    let lab = TestEnv::as_me();
-    let job = lab.start().command(["true"]).begin();
+    let env = TestEnv::as_me();
+    let job = env.start().command(["true"]).begin();
     for length in 1..4 {
-        let error = said(lab.quell("status").args([&job.id[..length]]));
+        let error = said(env.quell("status").args([&job.id[..length]]));
         assert!(error.contains("at least 4 characters"), "{error}");
     }
-    let error = said(lab.quell("status").args(["nosuch"]));
+    let error = said(env.quell("status").args(["nosuch"]));
     assert!(!error.contains("characters"), "{error}");
 }

@@ -28,8 +28,8 @@ fn envelopes(done: &Finished) -> Vec<Value> {
 
 #[test]
 fn every_duration_is_seconds_as_a_number() {
-    let lab = TestEnv::as_me();
-    let job = lab
+    let env = TestEnv::as_me();
+    let job = env
         .start()
         .args([
             "--restart",
@@ -47,13 +47,13 @@ fn every_duration_is_seconds_as_a_number() {
         .script("[ -e again ] || { touch again; exit 1; }; echo ready >$QUELL_TEST_READY; exec sleep $N")
         .begin();
     let id = job.id.as_str();
-    let before = lab.quell("status").args([id, "--json"]).finish().envelope();
+    let before = env.quell("status").args([id, "--json"]).finish().envelope();
     assert_eq!(before["data"]["restart_rules"]["delay"], json!(0.01), "{before:#}");
     assert_eq!(before["data"]["restart_rules"]["max_delay"], json!(60.0));
     assert_eq!(before["data"]["ttl"], json!(3600.0));
-    let mut all = vec![before, lab.quell("stop").args([id, "--json"]).finish().envelope()];
+    let mut all = vec![before, env.quell("stop").args([id, "--json"]).finish().envelope()];
     for (verb, words) in [("events", vec![id]), ("list", vec![]), ("stats", vec![]), ("status", vec![id])] {
-        all.extend(envelopes(&lab.quell(verb).args(words).args(["--json"]).finish()));
+        all.extend(envelopes(&env.quell(verb).args(words).args(["--json"]).finish()));
     }
     let mut found = Vec::new();
     all.iter().for_each(|envelope| durations(&envelope["data"], "", &mut found));
@@ -67,27 +67,27 @@ fn every_duration_is_seconds_as_a_number() {
     assert_eq!(again["data"]["delay"], json!(0.01), "{again:#}");
 
     let config =
-        lab.quell("config").args(["show", "--json"]).env("QUELL_STOP_GRACE", "1m30s").finish().envelope();
+        env.quell("config").args(["show", "--json"]).env("QUELL_STOP_GRACE", "1m30s").finish().envelope();
     let values = config["data"]["values"].as_array().expect("settings").clone();
     let value = |key: &str| {
         values.iter().find(|setting| setting["key"] == key).map(|setting| setting["value"].clone())
     };
     assert_eq!(value("stop.grace"), Some(json!(90.0)));
     assert_eq!(value("gc.max_age"), Some(json!(2_592_000.0)));
-    assert_eq!(value("start.restart_limit"), Some(json!("10")), "a count is no duration");
+    assert_eq!(value("start.restart_limit"), Some(json!("10")), "a count is not a duration");
     assert_eq!(value("start.max_log"), Some(json!("64M")));
 }
 
 #[test]
 fn a_stop_is_one_answer_for_none_one_and_several() {
-    let lab = TestEnv::as_me();
-    let stop = |words: &[&str]| lab.quell("stop").args(words).args(["--json"]).finish();
+    let env = TestEnv::as_me();
+    let stop = |words: &[&str]| env.quell("stop").args(words).args(["--json"]).finish();
     for words in [&["--all"][..], &["--tag", "no=such"], &["--session", "none"]] {
         let done = stop(words);
         assert_eq!((done.code(), envelopes(&done).len()), (Some(0), 1), "{}", done.stdout);
         assert_eq!(done.envelope()["data"], json!({ "jobs": [], "failed": [] }));
     }
-    let start = || lab.start().command(["sleep", &lab.oracle.nap()]).begin();
+    let start = || env.start().command(["sleep", &env.oracle.nap()]).begin();
     let jobs = [start(), start(), start()];
     let one = stop(&[&jobs[0].id]);
     assert_eq!(one.envelope()["data"]["jobs"][0]["id"], jobs[0].id.as_str());
@@ -97,7 +97,10 @@ fn a_stop_is_one_answer_for_none_one_and_several() {
     let ids: Vec<&str> =
         data["jobs"].as_array().expect("jobs").iter().filter_map(|job| job["id"].as_str()).collect();
     assert_eq!(ids, jobs.iter().map(|job| job.id.as_str()).collect::<Vec<_>>());
-    assert_eq!((&data["jobs"][0]["was_over"], &data["jobs"][1]["was_over"]), (&json!(true), &json!(false)));
+    assert_eq!(
+        (&data["jobs"][0]["already_ended"], &data["jobs"][1]["already_ended"]),
+        (&json!(true), &json!(false))
+    );
     assert_eq!(data["failed"][0]["code"], "job_not_found", "{data:#}");
     for words in [&["nobody"][..], &["nobody", "no-one"]] {
         let done = stop(words);
@@ -111,10 +114,10 @@ fn a_stop_is_one_answer_for_none_one_and_several() {
 
 #[test]
 fn the_receipts_of_several_jobs_name_their_job() {
-    let lab = TestEnv::as_me();
-    let start = |name: &str| lab.start().args(["--name", name]).command(["sleep", &lab.oracle.nap()]).begin();
+    let env = TestEnv::as_me();
+    let start = |name: &str| env.start().args(["--name", name]).command(["sleep", &env.oracle.nap()]).begin();
     let jobs = [start("web"), start("worker")];
-    let done = lab.quell("stop").args(["--all"]).finish();
+    let done = env.quell("stop").args(["--all"]).finish();
     for (job, name) in jobs.iter().zip(["web", "worker"]) {
         let line = format!("quell: {} ({name}): stopped: 1 process", job.id);
         assert!(done.stdout.contains(&line), "no {line:?} in {}", done.stdout);
@@ -125,32 +128,32 @@ fn the_receipts_of_several_jobs_name_their_job() {
 
 #[test]
 fn the_answer_of_a_run_begins_a_line_and_leaves_no_empty_one() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     let is_answer =
         |line: &str| serde_json::from_str::<Value>(line).is_ok_and(|value| value["type"] == "run");
     for (script, said) in [("true", ""), ("echo a", "a\n"), ("printf a", "a\n")] {
         // The last byte in a pipe can't be seen: there may be an empty line.
-        let done = lab.run().args(["--json"]).sh(script).finish();
+        let done = env.run().args(["--json"]).sh(script).finish();
         let answer = done.stdout.lines().last().unwrap_or_default();
         assert!(is_answer(answer), "{script}: {:?}", done.stdout);
         let before = done.stdout.strip_suffix(&format!("{answer}\n")).expect("a whole line");
         assert!(before == said || before == format!("{said}\n"), "{script}: {before:?}");
 
         for append in [false, true] {
-            let path = lab.fresh("stdout");
+            let path = env.fresh("stdout");
             fs::write(&path, "").expect("a file");
             let file = OpenOptions::new().write(true).append(append).open(&path).expect("a file");
-            lab.run().args(["--json"]).sh(script).stdout(file).finish();
+            env.run().args(["--json"]).sh(script).stdout(file).finish();
             let text = fs::read_to_string(&path).expect("what was written");
             let answer = text.lines().last().unwrap_or_default();
             assert!(is_answer(answer), "{script}: {text:?}");
             assert_eq!(text.strip_suffix(&format!("{answer}\n")), Some(said), "{script}, append {append}");
         }
     }
-    let path = lab.write("log", "what was there");
+    let path = env.write("log", "what was there");
     let file = OpenOptions::new().append(true).open(&path).expect("a file");
-    lab.run().args(["--json"]).command(["true"]).stdout(file).finish();
+    env.run().args(["--json"]).command(["true"]).stdout(file).finish();
     let text = fs::read_to_string(&path).expect("what was written");
     assert!(text.starts_with("what was there\n{"), "{text:?}");
-    assert!(lab.oracle.survivors_after(PATIENCE).is_empty());
+    assert!(env.oracle.survivors_after(PATIENCE).is_empty());
 }

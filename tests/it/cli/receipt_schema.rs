@@ -37,12 +37,12 @@ fn fits(validator: &Validator, what: &str, receipt: &Value) {
 
 /// Runs to the end, with what `act` does on the way, and gives the receipt.
 fn receipt_of<'l>(
-    lab: &'l TestEnv,
+    env: &'l TestEnv,
     line: impl FnOnce(Quell<'l>) -> Quell<'l>,
     act: impl FnOnce(&mut Running),
 ) -> Value {
-    let file = lab.fresh("receipt");
-    let mut running = line(lab.run().args(["--receipt"]).args([&file])).start();
+    let file = env.fresh("receipt");
+    let mut running = line(env.run().args(["--receipt"]).args([&file])).start();
     act(&mut running);
     let status = running.wait_exit(PATIENCE).expect("quell returns");
     receipt(&file).unwrap_or_else(|why| panic!("{status}, {}: {why}", running.stderr()))
@@ -62,14 +62,14 @@ fn the_published_schema_is_that_of_the_types() {
 fn real_receipts_fit_the_schema() {
     let validator = validator();
     for setting in Setting::all() {
-        let lab = TestEnv::with(setting);
+        let env = TestEnv::with(setting);
         let held = ["--contain", setting.contain.word()];
         let cases = [
-            ("a clean exit", receipt_of(&lab, |q| q.args(held).command(["true"]), |_| {})),
+            ("a clean exit", receipt_of(&env, |q| q.args(held).command(["true"]), |_| {})),
             (
                 "a timeout with escalation",
                 receipt_of(
-                    &lab,
+                    &env,
                     |q| {
                         q.args(held)
                             .args(["--timeout", "200ms", "--grace", "50ms"])
@@ -81,7 +81,7 @@ fn real_receipts_fit_the_schema() {
             (
                 "a leak, with name and tag",
                 receipt_of(
-                    &lab,
+                    &env,
                     |q| q.args(held).args(["--name", "web", "--tag", "a=b"]).actor("daemon-exit", None),
                     |_| {},
                 ),
@@ -89,7 +89,7 @@ fn real_receipts_fit_the_schema() {
             (
                 "a lost keeper",
                 receipt_of(
-                    &lab,
+                    &env,
                     |q| q.args(held).actor("setsid", None),
                     |running| {
                         running.wait_ready().expect("ready");
@@ -107,12 +107,12 @@ fn real_receipts_fit_the_schema() {
 #[test]
 fn the_receipt_of_a_start_that_was_stopped_fits_the_schema() {
     let validator = validator();
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     let mut kinds = Vec::new();
     for round in 0..200 {
-        let file = lab.fresh("receipt");
-        let quell = lab.run().args(["--contain", Contain::Reaper.word(), "--receipt"]).args([&file]);
-        let mut running = quell.command(["sleep", &lab.oracle.nap()]).start();
+        let file = env.fresh("receipt");
+        let quell = env.run().args(["--contain", Contain::Reaper.word(), "--receipt"]).args([&file]);
+        let mut running = quell.command(["sleep", &env.oracle.nap()]).start();
         // Any instant of the start will do.
         thread::sleep(Duration::from_micros(round * 20));
         running.front.signal("TERM");
@@ -131,8 +131,8 @@ fn the_receipt_of_a_start_that_was_stopped_fits_the_schema() {
 
 #[test]
 fn the_envelope_of_run_holds_a_receipt() {
-    let lab = TestEnv::as_me();
-    let done = lab.run().args(["--json"]).sh("echo said; exit 3").finish();
+    let env = TestEnv::as_me();
+    let done = env.run().args(["--json"]).sh("echo said; exit 3").finish();
     let envelope = done.envelope();
     assert_eq!(envelope["ok"], true, "{envelope:#}");
     fits(&validator(), "--json", &envelope["data"]);
@@ -140,9 +140,9 @@ fn the_envelope_of_run_holds_a_receipt() {
 
 #[test]
 fn a_receipt_with_a_field_removed_or_mistyped_does_not_fit() {
-    let (schema, validator, lab) = (schema(), validator(), TestEnv::as_me());
+    let (schema, validator, env) = (schema(), validator(), TestEnv::as_me());
     let options = ["--timeout", "200ms", "--grace", "50ms"];
-    let whole = receipt_of(&lab, |q| q.args(options).actor("ignore-term", None), |_| {});
+    let whole = receipt_of(&env, |q| q.args(options).actor("ignore-term", None), |_| {});
     fits(&validator, "the whole receipt", &whole);
     let required: Vec<&str> =
         schema["required"].as_array().expect("required").iter().filter_map(Value::as_str).collect();

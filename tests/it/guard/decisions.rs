@@ -20,41 +20,41 @@ use serde_json::Value;
 /// System calls that act on other processes.
 const ACTS: &str = "kill,tkill,tgkill,pidfd_send_signal,rt_sigqueueinfo,rt_tgsigqueueinfo,execve,execveat";
 
-pub(crate) fn policy(lab: &TestEnv, text: &str) {
-    fs::create_dir_all(lab.path(".config/quell")).expect("mkdir");
-    lab.write(".config/quell/config.toml", text);
+pub(crate) fn policy(env: &TestEnv, text: &str) {
+    fs::create_dir_all(env.path(".config/quell")).expect("mkdir");
+    env.write(".config/quell/config.toml", text);
 }
 
-pub(crate) fn verb<'l>(lab: &'l TestEnv, name: &str) -> Quell<'l> {
-    lab.quell(name).env("XDG_CONFIG_HOME", "").env("QUELL_CONFIG", "")
+pub(crate) fn verb<'l>(env: &'l TestEnv, name: &str) -> Quell<'l> {
+    env.quell(name).env("XDG_CONFIG_HOME", "").env("QUELL_CONFIG", "")
 }
 
 /// A process that quell did not start. The test reaps it.
 pub(crate) struct Stranger(pub Child);
 
 impl Stranger {
-    pub(crate) fn new(lab: &TestEnv, user: User, script: &str) -> Stranger {
+    pub(crate) fn new(env: &TestEnv, user: User, script: &str) -> Stranger {
         let mut words = user.prefix();
         words.extend(UNIGNORED.into_iter().chain(["bash", "-c", script, "stranger"]).map(String::from));
         let child = Command::new(&words[0])
             .args(&words[1..])
-            .env("N", lab.oracle.nap())
-            .env("HERE", lab.dir())
-            .current_dir(lab.dir())
+            .env("N", env.oracle.nap())
+            .env("HERE", env.dir())
+            .current_dir(env.dir())
             .stdin(Stdio::null())
             .process_group(0)
             .spawn()
             .expect("bash");
         let stranger = Stranger(child);
-        let ready = || lab.path("ready").exists();
+        let ready = || env.path("ready").exists();
         assert!(!script.contains("ready") || eventually(PATIENCE, ready), "the stranger is not ready");
-        let _ = fs::remove_file(lab.path("ready"));
+        let _ = fs::remove_file(env.path("ready"));
         stranger
     }
 
     /// One that sleeps, for longer than any test takes.
-    pub(crate) fn asleep(lab: &TestEnv) -> Stranger {
-        let stranger = Stranger::new(lab, lab.user(), "exec sleep 5$N");
+    pub(crate) fn asleep(env: &TestEnv) -> Stranger {
+        let stranger = Stranger::new(env, env.user(), "exec sleep 5$N");
         let is_sleep = || {
             fs::read_to_string(format!("/proc/{}/comm", stranger.0.id())).is_ok_and(|comm| comm == "sleep\n")
         };
@@ -90,10 +90,10 @@ pub(crate) fn acts(trace: &Path) -> Vec<String> {
 }
 
 /// Runs it under strace: what it says, and what it did.
-pub(crate) fn traced(lab: &TestEnv, name: &str, words: &[&str]) -> (Finished, Vec<String>) {
-    let trace = lab.fresh("trace");
+pub(crate) fn traced(env: &TestEnv, name: &str, words: &[&str]) -> (Finished, Vec<String>) {
+    let trace = env.fresh("trace");
     let wrapper = ["strace", "-f", "-o", trace.to_str().expect("a path"), "-e", &format!("trace={ACTS}")];
-    let done = verb(lab, name).wrapped(wrapper).args(["--json"]).args(words).finish();
+    let done = verb(env, name).wrapped(wrapper).args(["--json"]).args(words).finish();
     let acts = acts(&trace);
     (done, acts)
 }
@@ -171,23 +171,23 @@ fn what_is_not_a_process_is_refused_and_no_signal_is_sent() {
     if !has_program("strace") {
         return skip("what_is_not_a_process_is_refused_and_no_signal_is_sent", "no strace here");
     }
-    let lab = TestEnv::as_me();
-    policy(&lab, "[guard.kill]\nallow = [\"*\"]\nusers = [\"*\"]\nmin_pid = 2\n");
+    let env = TestEnv::as_me();
+    policy(&env, "[guard.kill]\nallow = [\"*\"]\nusers = [\"*\"]\nmin_pid = 2\n");
     for (number, wanted) in NUMBERS {
-        let (done, acts) = traced(&lab, "kill", &["--", number]);
+        let (done, acts) = traced(&env, "kill", &["--", number]);
         assert_eq!((done.code(), code(&done).as_str()), (Some(4), wanted), "{number:?}: {}", done.stdout);
         assert_eq!(acts, Vec::<String>::new(), "{number:?}");
         assert!(!done.envelope()["error"]["hint"].as_str().unwrap_or_default().is_empty(), "{number:?}");
     }
-    let log = fs::read_to_string(lab.home().join("audit.jsonl")).expect("the log");
+    let log = fs::read_to_string(env.home().join("audit.jsonl")).expect("the log");
     assert_eq!(log.lines().count(), NUMBERS.len(), "one line each");
 }
 
 #[test]
 fn nothing_is_allowed_unless_the_policy_says_so() {
-    let lab = TestEnv::as_me();
-    let mut stranger = Stranger::asleep(&lab);
-    let (done, acts) = traced(&lab, "kill", &[&stranger.pid()]);
+    let env = TestEnv::as_me();
+    let mut stranger = Stranger::asleep(&env);
+    let (done, acts) = traced(&env, "kill", &[&stranger.pid()]);
     assert_eq!((done.code(), code(&done).as_str()), (Some(4), "NOT_ALLOWED"), "{}", done.stdout);
     assert!(done.envelope()["error"]["hint"].to_string().contains("docs/guard.md"), "{}", done.stdout);
     assert_eq!(acts, Vec::<String>::new());
@@ -197,10 +197,10 @@ fn nothing_is_allowed_unless_the_policy_says_so() {
 /// Each with a policy that allows everything else.
 #[test]
 fn a_process_that_no_policy_allows_is_safe() {
-    let lab = TestEnv::as_me();
-    policy(&lab, "[guard.kill]\nallow = [\"*\"]\nusers = [\"*\"]\nmin_pid = 2\n");
+    let env = TestEnv::as_me();
+    policy(&env, "[guard.kill]\nallow = [\"*\"]\nusers = [\"*\"]\nmin_pid = 2\n");
     let me = std::process::id().to_string();
-    let job = lab.start().command(["sleep", &lab.oracle.nap()]).begin();
+    let job = env.start().command(["sleep", &env.oracle.nap()]).begin();
     let of = |role: &str| job.process(role).expect("a process").pid.to_string();
     let shell = Command::new("sh").args(["-c", "echo $PPID"]).output().expect("sh");
     assert_eq!(String::from_utf8_lossy(&shell.stdout).trim(), me);
@@ -228,7 +228,7 @@ fn a_process_that_no_policy_allows_is_safe() {
     // In a PID namespace the tests may be its first process.
     cases.retain(|(pid, _)| pid != "1");
     for (pid, wanted) in cases {
-        let (done, acts) = traced(&lab, "kill", &[&pid]);
+        let (done, acts) = traced(&env, "kill", &[&pid]);
         // Under strace the tests' own process is one step further up.
         let found = code(&done).replace("PID_IS_ANCESTOR", "PID_IS_CALLER");
         let wanted = wanted.replace("PID_IS_ANCESTOR", "PID_IS_CALLER");
@@ -241,7 +241,7 @@ fn a_process_that_no_policy_allows_is_safe() {
     let itself = "\"$@\" $$; exit $?";
     let above = "export P=$$; bash -c '\"$@\" $P; exit $?' sh \"$@\"; exit $?";
     for (script, wanted) in [(itself, "PID_IS_CALLER"), (above, "PID_IS_ANCESTOR")] {
-        let done = verb(&lab, "kill").wrapped(["bash", "-c", script, "sh"]).args(["--json"]).finish();
+        let done = verb(&env, "kill").wrapped(["bash", "-c", script, "sh"]).args(["--json"]).finish();
         assert_eq!((done.code(), code(&done).as_str()), (Some(4), wanted), "{}{}", done.stdout, done.stderr);
     }
 }
@@ -254,8 +254,8 @@ fn parent_of(pid: u32) -> u32 {
 
 #[test]
 fn the_policy_protects_names_users_and_low_numbers() {
-    let lab = TestEnv::as_me();
-    let mut stranger = Stranger::asleep(&lab);
+    let env = TestEnv::as_me();
+    let mut stranger = Stranger::asleep(&env);
     let pid = stranger.pid();
     let uid = if am_root() { "root" } else { "65534" };
     let all = "allow = [\"*\"]\nusers = [\"*\"]\nmin_pid = 2\n";
@@ -270,12 +270,12 @@ fn the_policy_protects_names_users_and_low_numbers() {
         ("users = [\"*\"]\nmin_pid = 2\n".into(), vec![], "NOT_ALLOWED"),
         ("allow = []\nmin_pid = 2\n".into(), vec![], "NOT_ALLOWED"),
     ] {
-        policy(&lab, &format!("[guard.kill]\n{rules}"));
+        policy(&env, &format!("[guard.kill]\n{rules}"));
         let words: Vec<&str> = words.into_iter().chain([pid.as_str()]).collect();
-        let (done, acts) = traced(&lab, "kill", &words);
+        let (done, acts) = traced(&env, "kill", &words);
         assert_eq!((done.code(), code(&done).as_str()), (Some(4), wanted), "{rules}: {}", done.stdout);
         assert_eq!(acts, Vec::<String>::new(), "{rules}");
-        let check = verb(&lab, "guard").args(["check", "kill", "--json"]).args(&words).finish();
+        let check = verb(&env, "guard").args(["check", "kill", "--json"]).args(&words).finish();
         assert_eq!(check.code(), Some(4), "{rules}: {}", check.stdout);
         assert_eq!(check.envelope()["data"]["decision"]["code"], wanted, "{rules}");
     }
@@ -304,18 +304,18 @@ fn anothers_process_needs_a_word_and_the_kernels_leave() {
     assert!(!theirs.is_alive());
 }
 
-fn allowed(lab: &TestEnv) {
-    policy(lab, "[guard.kill]\nallow = [\"sleep\", \"bash\"]\nmin_pid = 2\n");
+fn allowed(env: &TestEnv) {
+    policy(env, "[guard.kill]\nallow = [\"sleep\", \"bash\"]\nmin_pid = 2\n");
 }
 
 #[test]
 fn a_polite_process_is_asked_and_gone_at_once() {
     for user in User::all() {
-        let lab = TestEnv::new(user);
-        allowed(&lab);
-        let mut stranger = Stranger::asleep(&lab);
+        let env = TestEnv::new(user);
+        allowed(&env);
+        let mut stranger = Stranger::asleep(&env);
         // `finish` does not wait for that long: the grace is not a sleep.
-        let done = verb(&lab, "kill").args(["--json", "--grace", "60s", &stranger.pid()]).finish();
+        let done = verb(&env, "kill").args(["--json", "--grace", "60s", &stranger.pid()]).finish();
         assert_eq!(done.code(), Some(0), "{}{}", done.stdout, done.stderr);
         let data = &done.envelope()["data"];
         assert_eq!((&data["kill"], &data["still_running"]), (&Value::Null, &Value::from(false)));
@@ -330,19 +330,19 @@ fn a_polite_process_is_asked_and_gone_at_once() {
 
 #[test]
 fn one_that_does_not_heed_is_killed_when_its_grace_is_over() {
-    let lab = TestEnv::as_me();
-    allowed(&lab);
+    let env = TestEnv::as_me();
+    allowed(&env);
     for (grace, least) in [("300ms", 300), ("0", 0)] {
         let script = "trap '' TERM; touch $HERE/ready; while :; do read -t 60 <><(:); done";
-        let mut stranger = Stranger::new(&lab, lab.user(), script);
-        let done = verb(&lab, "kill").args(["--json", "--grace", grace, &stranger.pid()]).finish();
+        let mut stranger = Stranger::new(&env, env.user(), script);
+        let done = verb(&env, "kill").args(["--json", "--grace", grace, &stranger.pid()]).finish();
         assert_eq!(done.code(), Some(0), "{}{}", done.stdout, done.stderr);
         let data = &done.envelope()["data"];
         assert_eq!(data["kill"], if least > 0 { "grace_over" } else { "wanted" }, "{data}");
         assert!(data["took"].as_f64() >= Some(f64::from(least) / 1e3), "{data}");
         assert_eq!(std::os::unix::process::ExitStatusExt::signal(&stranger.0.wait().expect("wait")), Some(9));
-        let mut stranger = Stranger::new(&lab, lab.user(), script);
-        let done = verb(&lab, "kill").args(["--grace", grace, &stranger.pid()]).finish();
+        let mut stranger = Stranger::new(&env, env.user(), script);
+        let done = verb(&env, "kill").args(["--grace", grace, &stranger.pid()]).finish();
         let how = if least > 0 { "killed when TERM was not enough" } else { "killed (no grace)" };
         assert!(done.stdout.contains(how), "{}", done.stdout);
         stranger.0.wait().expect("wait");
@@ -351,41 +351,41 @@ fn one_that_does_not_heed_is_killed_when_its_grace_is_over() {
 
 #[test]
 fn a_stopped_process_hears_the_request() {
-    let lab = TestEnv::as_me();
-    allowed(&lab);
+    let env = TestEnv::as_me();
+    allowed(&env);
     let script =
         "trap 'echo asked >>$HERE/heard; exit 0' TERM; touch $HERE/ready; while :; do read -t 1 <><(:); done";
-    let mut stranger = Stranger::new(&lab, lab.user(), script);
+    let mut stranger = Stranger::new(&env, env.user(), script);
     let process = Process::now(stranger.0.id()).expect("it lives");
     assert!(process.signal("STOP") && eventually(PATIENCE, || process.state() == Some('T')));
-    let done = verb(&lab, "kill").args(["--json", "--grace", "20s", &stranger.pid()]).finish();
+    let done = verb(&env, "kill").args(["--json", "--grace", "20s", &stranger.pid()]).finish();
     assert_eq!(done.envelope()["data"]["kill"], Value::Null, "{}", done.stdout);
-    assert_eq!(fs::read_to_string(lab.path("heard")).expect("it heard"), "asked\n");
+    assert_eq!(fs::read_to_string(env.path("heard")).expect("it heard"), "asked\n");
     stranger.0.wait().expect("wait");
 }
 
 #[test]
 fn a_signal_that_is_not_deadly_is_sent_once_and_no_kill_follows() {
-    let lab = TestEnv::as_me();
-    allowed(&lab);
+    let env = TestEnv::as_me();
+    allowed(&env);
     let script = "trap 'echo heard >>$HERE/heard' USR2; touch $HERE/ready; while :; do sleep 0.1; done";
-    let mut stranger = Stranger::new(&lab, lab.user(), script);
+    let mut stranger = Stranger::new(&env, env.user(), script);
     let done =
-        verb(&lab, "kill").args(["--json", "--signal", "USR2", "--grace", "0", &stranger.pid()]).finish();
+        verb(&env, "kill").args(["--json", "--signal", "USR2", "--grace", "0", &stranger.pid()]).finish();
     assert_eq!(done.code(), Some(0), "{}", done.stdout);
     let data = &done.envelope()["data"];
     assert_eq!((&data["verdict"]["kind"], &data["still_running"]), (&"sent".into(), &true.into()));
-    assert!(eventually(PATIENCE, || lab.path("heard").exists()));
+    assert!(eventually(PATIENCE, || env.path("heard").exists()));
     assert!(stranger.is_alive());
 }
 
 #[test]
 fn with_tree_those_below_are_gone_too_and_each_must_be_allowed() {
-    let lab = TestEnv::as_me();
-    allowed(&lab);
+    let env = TestEnv::as_me();
+    allowed(&env);
     // A child in another session, one that ignores TERM, and one below that.
     let script = "setsid sleep $N & (trap '' TERM; sleep $N; :) & touch $HERE/ready; wait";
-    let mut stranger = Stranger::new(&lab, lab.user(), script);
+    let mut stranger = Stranger::new(&env, env.user(), script);
     let root = Process::now(stranger.0.id()).expect("it lives");
     // What has touched the file may not have ended yet.
     let comm = |pid: u32| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
@@ -393,12 +393,12 @@ fn with_tree_those_below_are_gone_too_and_each_must_be_allowed() {
     let all_there = || all_below(&root).len() == 3 && all_below(&root).iter().all(stays);
     assert!(eventually(PATIENCE, all_there));
     let below = all_below(&root);
-    policy(&lab, "[guard.kill]\nallow = [\"*\"]\nprotect = [\"sleep\"]\nmin_pid = 2\n");
-    let (done, acts) = traced(&lab, "kill", &["--tree", &stranger.pid()]);
+    policy(&env, "[guard.kill]\nallow = [\"*\"]\nprotect = [\"sleep\"]\nmin_pid = 2\n");
+    let (done, acts) = traced(&env, "kill", &["--tree", &stranger.pid()]);
     assert_eq!((code(&done).as_str(), acts.len()), ("NAME_PROTECTED", 0), "{}", done.stdout);
     assert!(stranger.is_alive() && below.iter().all(Process::is_alive));
-    allowed(&lab);
-    let done = verb(&lab, "kill").args(["--json", "--tree", "--grace", "200ms", &stranger.pid()]).finish();
+    allowed(&env);
+    let done = verb(&env, "kill").args(["--json", "--tree", "--grace", "200ms", &stranger.pid()]).finish();
     assert_eq!(done.code(), Some(0), "{}{}", done.stdout, done.stderr);
     let members = done.envelope()["data"]["members"].as_array().map(Vec::len);
     assert!(members >= Some(4), "{}", done.stdout);
@@ -412,12 +412,12 @@ fn all_below(process: &Process) -> Vec<Process> {
 
 #[test]
 fn a_free_pid_and_a_thread_are_not_processes() {
-    let lab = TestEnv::as_me();
-    allowed(&lab);
+    let env = TestEnv::as_me();
+    allowed(&env);
     let mut gone = Command::new("true").spawn().expect("true");
     let number = gone.id().to_string();
     gone.wait().expect("wait");
-    let done = verb(&lab, "kill").args(["--json", &number]).finish();
+    let done = verb(&env, "kill").args(["--json", &number]).finish();
     // The PID may belong to another process by now, which is not allowed then.
     assert!(
         matches!((done.code(), code(&done).as_str()), (Some(3), "no_such_process") | (Some(4), _)),
@@ -427,26 +427,26 @@ fn a_free_pid_and_a_thread_are_not_processes() {
     let mut corpse = Command::new("true").spawn().expect("true");
     let is_corpse = || Process::now(corpse.id()).and_then(|process| process.state()) == Some('Z');
     assert!(eventually(PATIENCE, is_corpse));
-    let done = verb(&lab, "kill").args(["--json", &corpse.id().to_string()]).finish();
+    let done = verb(&env, "kill").args(["--json", &corpse.id().to_string()]).finish();
     assert_eq!((done.code(), code(&done).as_str()), (Some(3), "no_such_process"), "{}", done.stdout);
     corpse.wait().expect("wait");
     // This test runs in a thread of its own.
     let tid = fs::read_link("/proc/thread-self").expect("a thread");
     let tid = tid.file_name().expect("a number").to_string_lossy().into_owned();
     assert_ne!(tid, std::process::id().to_string());
-    let (done, acts) = traced(&lab, "kill", &[&tid]);
+    let (done, acts) = traced(&env, "kill", &[&tid]);
     assert_eq!((done.code(), code(&done).as_str()), (Some(3), "no_such_process"), "{}", done.stdout);
     assert_eq!(acts, Vec::<String>::new());
 }
 
 #[test]
 fn the_log_has_the_caller_the_act_the_reason_and_the_result() {
-    let lab = TestEnv::as_me();
-    allowed(&lab);
-    let stranger = Stranger::asleep(&lab);
-    let done = verb(&lab, "kill").args(["--reason", "it hangs", &stranger.pid()]).finish();
+    let env = TestEnv::as_me();
+    allowed(&env);
+    let stranger = Stranger::asleep(&env);
+    let done = verb(&env, "kill").args(["--reason", "it hangs", &stranger.pid()]).finish();
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
-    let log = fs::read_to_string(lab.home().join("audit.jsonl")).expect("the log");
+    let log = fs::read_to_string(env.home().join("audit.jsonl")).expect("the log");
     let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     assert_eq!(lines.iter().map(|line| &line["kind"]).collect::<Vec<_>>(), ["decision", "act"]);
     for line in &lines {
@@ -459,70 +459,70 @@ fn the_log_has_the_caller_the_act_the_reason_and_the_result() {
     assert_eq!(lines[1]["result"]["identity"]["pid"], stranger.0.id());
     // Only this user can read it.
     let mode = std::os::unix::fs::PermissionsExt::mode(
-        &fs::metadata(lab.home().join("audit.jsonl")).expect("it").permissions(),
+        &fs::metadata(env.home().join("audit.jsonl")).expect("it").permissions(),
     );
     assert_eq!(mode & 0o777, 0o600);
     // And without it nothing is done.
-    let mut other = Stranger::asleep(&lab);
-    fs::remove_file(lab.home().join("audit.jsonl")).expect("the log");
-    fs::create_dir(lab.home().join("audit.jsonl")).expect("mkdir");
-    let done = verb(&lab, "kill").args(["--json", &other.pid()]).finish();
+    let mut other = Stranger::asleep(&env);
+    fs::remove_file(env.home().join("audit.jsonl")).expect("the log");
+    fs::create_dir(env.home().join("audit.jsonl")).expect("mkdir");
+    let done = verb(&env, "kill").args(["--json", &other.pid()]).finish();
     assert_eq!(done.code(), Some(125), "{}", done.stdout);
     assert!(other.is_alive());
 }
 
 /// Runs it with so many open files, as the limit that it may raise or as the one that it can't.
-fn with_files(lab: &TestEnv, limit: &str, words: &[&str]) -> Finished {
+fn with_files(env: &TestEnv, limit: &str, words: &[&str]) -> Finished {
     let script = format!("ulimit {limit} || exit 99; exec \"$@\"");
-    verb(lab, "kill").wrapped(["bash", "-c", &script, "sh"]).args(["--json", "--tree"]).args(words).finish()
+    verb(env, "kill").wrapped(["bash", "-c", &script, "sh"]).args(["--json", "--tree"]).args(words).finish()
 }
 
 #[test]
 fn a_tree_of_which_not_all_can_be_seen_gets_no_signal() {
-    let lab = TestEnv::as_me();
-    policy(&lab, "[guard.kill]\nallow = [\"sleep\", \"bash\"]\nprotect = [\"tail\"]\nmin_pid = 2\n");
+    let env = TestEnv::as_me();
+    policy(&env, "[guard.kill]\nallow = [\"sleep\", \"bash\"]\nprotect = [\"tail\"]\nmin_pid = 2\n");
     let script = |last: &str| {
         format!("for i in $(seq 60); do sleep $N & done; {last} touch $HERE/ready; read -t 60 <><(:)")
     };
-    let mut stranger = Stranger::new(&lab, lab.user(), &script("tail -f /dev/null &"));
+    let mut stranger = Stranger::new(&env, env.user(), &script("tail -f /dev/null &"));
     let root = Process::now(stranger.0.id()).expect("it lives");
     let stays =
         |process: &Process| process.command.starts_with("sleep") || process.command.starts_with("tail");
     let all_there = || all_below(&root).iter().filter(|process| stays(process)).count() == 61;
     assert!(eventually(PATIENCE, all_there));
     let (done, acts) = {
-        let trace = lab.fresh("trace");
+        let trace = env.fresh("trace");
         let strace = format!("ulimit -n 40; exec strace -f -o {} -e trace={ACTS} \"$@\"", trace.display());
-        let done = verb(&lab, "kill").wrapped(["bash", "-c", &strace, "sh"]);
+        let done = verb(&env, "kill").wrapped(["bash", "-c", &strace, "sh"]);
         (done.args(["--json", "--tree", &stranger.pid()]).finish(), acts(&trace))
     };
     assert_eq!((done.code(), code(&done).as_str()), (Some(4), "TREE_NOT_SEEN"), "{}", done.stdout);
     assert_eq!(acts, Vec::<String>::new());
     assert!(stranger.is_alive() && all_there());
     // Where the limit can be raised it is, and then the last one is seen.
-    let done = with_files(&lab, "-Sn 40", &[&stranger.pid()]);
+    let done = with_files(&env, "-Sn 40", &[&stranger.pid()]);
     assert_eq!((done.code(), code(&done).as_str()), (Some(4), "NAME_PROTECTED"), "{}", done.stdout);
     assert!(stranger.is_alive() && all_there());
     drop(stranger);
-    lab.oracle.end_survivors();
-    let mut stranger = Stranger::new(&lab, lab.user(), &script(""));
-    let done = with_files(&lab, "-Sn 40", &[&stranger.pid()]);
+    env.oracle.end_survivors();
+    let mut stranger = Stranger::new(&env, env.user(), &script(""));
+    let done = with_files(&env, "-Sn 40", &[&stranger.pid()]);
     assert_eq!(done.code(), Some(0), "{}", done.stdout);
     stranger.0.wait().expect("wait");
-    assert_eq!(lab.oracle.survivors(), []);
+    assert_eq!(env.oracle.survivors(), []);
 }
 
 #[test]
 fn processes_started_in_the_grace_are_gone_too() {
-    let lab = TestEnv::as_me();
-    policy(&lab, "[guard.kill]\nallow = [\"sleep\", \"bash\", \"setsid\"]\nmin_pid = 2\n");
+    let env = TestEnv::as_me();
+    policy(&env, "[guard.kill]\nallow = [\"sleep\", \"bash\", \"setsid\"]\nmin_pid = 2\n");
     // Left by its parent when that ends, and in a session of its own.
     let script =
         "trap 'setsid sleep $N & sleep 1; exit 0' TERM; touch $HERE/ready; while :; do sleep 0.1; done";
-    let mut stranger = Stranger::new(&lab, lab.user(), script);
-    let done = verb(&lab, "kill").args(["--json", "--tree", "--grace", "3s", &stranger.pid()]).finish();
+    let mut stranger = Stranger::new(&env, env.user(), script);
+    let done = verb(&env, "kill").args(["--json", "--tree", "--grace", "3s", &stranger.pid()]).finish();
     stranger.0.wait().expect("wait");
-    assert_eq!(lab.oracle.survivors(), [], "{}", done.stdout);
+    assert_eq!(env.oracle.survivors(), [], "{}", done.stdout);
     assert_eq!((done.code(), &done.envelope()["data"]["verdict"]["kind"]), (Some(0), &"gone".into()));
 }
 
@@ -552,13 +552,13 @@ fn a_process_that_is_orphaned_by_the_signal_itself_is_named_and_not_called_gone(
 
 #[test]
 fn processes_started_in_the_grace_that_may_not_be_touched_are_named() {
-    let lab = TestEnv::as_me();
-    policy(&lab, "[guard.kill]\nallow = [\"sleep\", \"bash\"]\nmin_pid = 2\n");
+    let env = TestEnv::as_me();
+    policy(&env, "[guard.kill]\nallow = [\"sleep\", \"bash\"]\nmin_pid = 2\n");
     let script = "trap 'tail -f /dev/null & while :; do sleep 0.1; done' TERM; touch $HERE/ready; while :; do sleep 0.1; done";
-    let mut stranger = Stranger::new(&lab, lab.user(), script);
-    let done = verb(&lab, "kill").args(["--json", "--tree", "--grace", "1s", &stranger.pid()]).finish();
+    let mut stranger = Stranger::new(&env, env.user(), script);
+    let done = verb(&env, "kill").args(["--json", "--tree", "--grace", "1s", &stranger.pid()]).finish();
     stranger.0.wait().expect("wait");
-    let left = lab.oracle.survivors();
+    let left = env.oracle.survivors();
     assert_eq!(
         left.iter().map(|process| process.command.as_str()).collect::<Vec<_>>(),
         ["tail -f /dev/null"]

@@ -16,8 +16,8 @@ use crate::guard::decisions::{Stranger, code, policy, traced, verb};
 
 #[test]
 fn every_verb_is_in_the_table_and_can_be_refused() {
-    let lab = TestEnv::as_me();
-    let help = lab.quell("help").finish();
+    let env = TestEnv::as_me();
+    let help = env.quell("help").finish();
     let listed: Vec<String> = help
         .stdout
         .lines()
@@ -30,66 +30,66 @@ fn every_verb_is_in_the_table_and_can_be_refused() {
     assert!(listed.len() >= 20, "{}", help.stdout);
     for name in &listed {
         let words: &[&str] = if name == "service" { &["service stop"] } else { &[name] };
-        let done = verb(&lab, "guard").args(["check", "verb"]).args(words).finish();
+        let done = verb(&env, "guard").args(["check", "verb"]).args(words).finish();
         assert_eq!(done.code(), Some(0), "{name}: {}", done.stdout);
     }
-    let done = verb(&lab, "guard").args(["check", "verb", "frobnicate", "--json"]).finish();
+    let done = verb(&env, "guard").args(["check", "verb", "frobnicate", "--json"]).finish();
     assert_eq!(done.envelope()["data"]["decision"]["code"], "VERB_UNLISTED");
 }
 
 #[test]
 fn a_policy_can_close_verbs_and_effects() {
-    let lab = TestEnv::as_me();
-    let job = lab.start().command(["sleep", &lab.oracle.nap()]).begin();
+    let env = TestEnv::as_me();
+    let job = env.start().command(["sleep", &env.oracle.nap()]).begin();
     for (rules, words, wanted) in [
         ("deny = [\"stop\"]", vec!["stop", "--json", &job.id], "VERB_DENIED"),
         ("deny = [\"list\"]", vec!["list", "--json"], "VERB_DENIED"),
-        ("most = \"write\"", vec!["stop", "--json", "--all"], "EFFECT_DENIED"),
-        ("most = \"write\"", vec!["signal", "--json", &job.id, "TERM"], "EFFECT_DENIED"),
-        ("most = \"write\"", vec!["rm", "--json", &job.id], "EFFECT_DENIED"),
-        ("most = \"write\"", vec!["gc", "--json"], "EFFECT_DENIED"),
-        ("most = \"write\"", vec!["sweep", "--json"], "EFFECT_DENIED"),
-        ("most = \"write\"", vec!["restart", "--json", &job.id], "EFFECT_DENIED"),
-        ("most = \"read\"", vec!["start", "--json", "--", "touch", "made"], "EFFECT_DENIED"),
-        ("most = \"read\"", vec!["send", "--json", &job.id, "x"], "EFFECT_DENIED"),
+        ("max_effect = \"write\"", vec!["stop", "--json", "--all"], "EFFECT_DENIED"),
+        ("max_effect = \"write\"", vec!["signal", "--json", &job.id, "TERM"], "EFFECT_DENIED"),
+        ("max_effect = \"write\"", vec!["rm", "--json", &job.id], "EFFECT_DENIED"),
+        ("max_effect = \"write\"", vec!["gc", "--json"], "EFFECT_DENIED"),
+        ("max_effect = \"write\"", vec!["sweep", "--json"], "EFFECT_DENIED"),
+        ("max_effect = \"write\"", vec!["restart", "--json", &job.id], "EFFECT_DENIED"),
+        ("max_effect = \"read\"", vec!["start", "--json", "--", "touch", "made"], "EFFECT_DENIED"),
+        ("max_effect = \"read\"", vec!["send", "--json", &job.id, "x"], "EFFECT_DENIED"),
     ] {
-        policy(&lab, &format!("[guard]\n{rules}\n"));
-        let done = verb(&lab, words[0]).args(&words[1..]).finish();
+        policy(&env, &format!("[guard]\n{rules}\n"));
+        let done = verb(&env, words[0]).args(&words[1..]).finish();
         assert_eq!((done.code(), code(&done).as_str()), (Some(4), wanted), "{words:?}: {}", done.stdout);
     }
-    policy(&lab, "[guard]\nmost = \"read\"\n");
-    let done = verb(&lab, "run").args(["--", "touch", "made"]).finish();
+    policy(&env, "[guard]\nmax_effect = \"read\"\n");
+    let done = verb(&env, "run").args(["--", "touch", "made"]).finish();
     assert_eq!(done.code(), Some(125), "{}", done.stderr);
-    assert!(!lab.path("made").exists());
-    assert_eq!(verb(&lab, "list").finish().code(), Some(0));
+    assert!(!env.path("made").exists());
+    assert_eq!(verb(&env, "list").finish().code(), Some(0));
     assert!(!job.is_over());
-    policy(&lab, "");
+    policy(&env, "");
     assert_eq!(job.stop(&["--now"]).code(), Some(0));
-    let log = fs::read_to_string(lab.home().join("audit.jsonl")).expect("the log");
+    let log = fs::read_to_string(env.home().join("audit.jsonl")).expect("the log");
     let refusals = log.lines().filter(|line| line.contains("\"allowed\":false")).count();
     assert_eq!(refusals, 11, "{log}");
 }
 
 /// The lines of the audit log about what was done.
-fn acts_on_record(lab: &TestEnv) -> Vec<Value> {
-    let log = fs::read_to_string(lab.home().join("audit.jsonl")).unwrap_or_default();
+fn acts_on_record(env: &TestEnv) -> Vec<Value> {
+    let log = fs::read_to_string(env.home().join("audit.jsonl")).unwrap_or_default();
     let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).expect("a line of JSON"));
     lines.filter(|line| line["kind"] == "act" && line["verb"] != "start").collect()
 }
 
 #[test]
 fn a_command_that_may_only_look_kills_nothing_of_a_lost_job() {
-    let lab = TestEnv::as_me();
-    let job = lab.start().args(["--contain", "reaper"]).command(["sleep", &lab.oracle.nap()]).begin();
+    let env = TestEnv::as_me();
+    let job = env.start().args(["--contain", "reaper"]).command(["sleep", &env.oracle.nap()]).begin();
     let root = job.process("root").expect("a root");
     job.lose();
-    for (rules, key) in [("most = \"read\"", "guard.most"), ("deny = [\"stop\"]", "guard.deny")] {
-        policy(&lab, &format!("[guard]\n{rules}\n"));
+    for (rules, key) in [("max_effect = \"read\"", "guard.max_effect"), ("deny = [\"stop\"]", "guard.deny")] {
+        policy(&env, &format!("[guard]\n{rules}\n"));
         let named = job.id.as_str();
         for words in
             [&["list"][..], &["status", named], &["tree", named], &["wait", named], &["events", named]]
         {
-            let done = verb(&lab, words[0]).args(&words[1..]).finish();
+            let done = verb(&env, words[0]).args(&words[1..]).finish();
             assert!(root.is_alive(), "{rules} {words:?}");
             assert_eq!(done.code(), Some(5), "{rules} {words:?}: {}{}", done.stdout, done.stderr);
             for part in ["is lost", "quell sweep", key] {
@@ -97,35 +97,35 @@ fn a_command_that_may_only_look_kills_nothing_of_a_lost_job() {
             }
             // No way is named that the policy refuses.
             assert!(!done.stderr.contains("tries again"), "{rules} {words:?}: {}", done.stderr);
-            let all_refused = key == "guard.most";
+            let all_refused = key == "guard.max_effect";
             assert_eq!(done.stderr.contains("`quell sweep` would stop"), !all_refused, "{}", done.stderr);
             assert_eq!(done.stderr.contains("`sweep` is destructive"), all_refused, "{}", done.stderr);
         }
-        let listed = verb(&lab, "list").args(["--json"]).finish().envelope();
+        let listed = verb(&env, "list").args(["--json"]).finish().envelope();
         assert_eq!(listed["data"]["jobs"][0]["state"], "lost", "{listed}");
-        let status = verb(&lab, "status").args(["--json", named]).finish().envelope();
+        let status = verb(&env, "status").args(["--json", named]).finish().envelope();
         assert_eq!(status["data"]["job"]["state"], "lost", "{status}");
     }
     assert!(root.is_alive());
-    assert_eq!(acts_on_record(&lab), Vec::<Value>::new());
+    assert_eq!(acts_on_record(&env), Vec::<Value>::new());
     // `stop` is still denied, and `sweep` is not.
-    let swept = verb(&lab, "sweep").finish();
+    let swept = verb(&env, "sweep").finish();
     assert!(eventually(PATIENCE, || !root.is_alive()), "{}{}", swept.stdout, swept.stderr);
-    let acts = acts_on_record(&lab);
+    let acts = acts_on_record(&env);
     assert_eq!(acts.len(), 1, "{acts:#?}");
     assert_eq!((&acts[0]["verb"], &acts[0]["target"]), (&"sweep".into(), &job.id.as_str().into()));
 }
 
 #[test]
 fn the_stop_of_a_lost_job_that_a_reader_finishes_is_on_record() {
-    let lab = TestEnv::as_me();
-    let job = lab.start().args(["--contain", "reaper"]).command(["sleep", &lab.oracle.nap()]).begin();
+    let env = TestEnv::as_me();
+    let job = env.start().args(["--contain", "reaper"]).command(["sleep", &env.oracle.nap()]).begin();
     let root = job.process("root").expect("a root");
     job.lose();
-    policy(&lab, "[guard]\ndeny = [\"sweep\"]\n");
-    let listed = verb(&lab, "list").finish();
+    policy(&env, "[guard]\ndeny = [\"sweep\"]\n");
+    let listed = verb(&env, "list").finish();
     assert!(eventually(PATIENCE, || !root.is_alive()), "{}", listed.stderr);
-    let acts = acts_on_record(&lab);
+    let acts = acts_on_record(&env);
     assert_eq!(acts.len(), 1, "{acts:#?}");
     assert_eq!((&acts[0]["verb"], &acts[0]["receipt"]), (&"sweep".into(), &job.id.as_str().into()));
     assert!(acts[0]["result"]["verdict"].is_object(), "{}", acts[0]);
@@ -133,56 +133,56 @@ fn the_stop_of_a_lost_job_that_a_reader_finishes_is_on_record() {
 
 #[test]
 fn hooks_and_probes_need_run_to_be_allowed() {
-    let lab = TestEnv::as_me();
-    let made = lab.path("made");
+    let env = TestEnv::as_me();
+    let made = env.path("made");
     let hook =
         format!("[[hooks]]\non = [\"started\"]\nrun = [\"touch\", {:?}]\n", made.display().to_string());
-    policy(&lab, &format!("[guard]\ndeny = [\"run\"]\n{hook}"));
+    policy(&env, &format!("[guard]\ndeny = [\"run\"]\n{hook}"));
     let probed =
-        verb(&lab, "start").args(["--ready-cmd", "true"]).command(["sleep", &lab.oracle.nap()]).finish();
+        verb(&env, "start").args(["--ready-cmd", "true"]).command(["sleep", &env.oracle.nap()]).finish();
     assert_eq!(probed.code(), Some(4), "{}", probed.stderr);
     assert!(probed.stderr.contains("`run`"), "{}", probed.stderr);
-    let job = verb(&lab, "start").command(["sleep", &lab.oracle.nap()]).begin();
+    let job = verb(&env, "start").command(["sleep", &env.oracle.nap()]).begin();
     assert!(eventually(PATIENCE, || job.events().contains(&"hook_failed".into())), "{:?}", job.events());
     assert!(!made.exists());
-    policy(&lab, &hook);
-    let job = verb(&lab, "start").args(["--ready-cmd", "true"]).command(["sleep", &lab.oracle.nap()]).begin();
+    policy(&env, &hook);
+    let job = verb(&env, "start").args(["--ready-cmd", "true"]).command(["sleep", &env.oracle.nap()]).begin();
     assert!(eventually(PATIENCE, || job.state() == "ready"), "{}", job.state());
     assert!(eventually(PATIENCE, || made.exists()), "{:?}", job.events());
 }
 
 #[test]
 fn a_project_may_forbid_but_allows_only_where_it_is_trusted() {
-    let lab = TestEnv::as_me();
-    let stranger = Stranger::asleep(&lab);
-    let check = || verb(&lab, "guard").args(["check", "kill", "--json", &stranger.pid()]).finish().envelope();
-    policy(&lab, "[guard.kill]\nmin_pid = 2\n");
-    lab.write("quell.toml", "[guard.kill]\nallow = [\"sleep\"]\nmin_pid = 2\n");
+    let env = TestEnv::as_me();
+    let stranger = Stranger::asleep(&env);
+    let check = || verb(&env, "guard").args(["check", "kill", "--json", &stranger.pid()]).finish().envelope();
+    policy(&env, "[guard.kill]\nmin_pid = 2\n");
+    env.write("quell.toml", "[guard.kill]\nallow = [\"sleep\"]\nmin_pid = 2\n");
     assert_eq!(check()["data"]["decision"]["code"], "NOT_ALLOWED");
-    let warned = verb(&lab, "config").args(["show", "--json"]).finish().envelope();
+    let warned = verb(&env, "config").args(["show", "--json"]).finish().envelope();
     assert!(warned["data"]["warnings"].to_string().contains("guard.kill.allow"), "{warned}");
-    policy(&lab, &format!("[trust]\nprojects = [{:?}]\n", lab.dir()));
+    policy(&env, &format!("[trust]\nprojects = [{:?}]\n", env.dir()));
     assert_eq!(check()["data"]["decision"]["code"], "ALLOWED");
-    policy(&lab, "[guard.kill]\nallow = [\"sleep\"]\nmin_pid = 2\n");
-    lab.write("quell.toml", "[guard.kill]\nprotect = [\"sleep\"]\nmin_pid = 2\n");
+    policy(&env, "[guard.kill]\nallow = [\"sleep\"]\nmin_pid = 2\n");
+    env.write("quell.toml", "[guard.kill]\nprotect = [\"sleep\"]\nmin_pid = 2\n");
     assert_eq!(check()["data"]["decision"]["code"], "NAME_PROTECTED");
     // What one forbids the other can't give back.
-    policy(&lab, "[guard]\nmost = \"read\"\n[guard.kill]\nallow = [\"sleep\"]\nmin_pid = 2\n");
-    lab.write("quell.toml", "[guard]\nmost = \"destructive\"\n");
+    policy(&env, "[guard]\nmax_effect = \"read\"\n[guard.kill]\nallow = [\"sleep\"]\nmin_pid = 2\n");
+    env.write("quell.toml", "[guard]\nmax_effect = \"destructive\"\n");
     assert_eq!(check()["data"]["decision"]["code"], "EFFECT_DENIED");
     // Its own file beside the other one.
-    policy(&lab, "");
-    lab.write("quell.toml", "");
-    lab.write(".config/quell/guard.toml", "[guard.kill]\nallow = [\"sl*\"]\nmin_pid = 2\n");
+    policy(&env, "");
+    env.write("quell.toml", "");
+    env.write(".config/quell/guard.toml", "[guard.kill]\nallow = [\"sl*\"]\nmin_pid = 2\n");
     assert_eq!(check()["data"]["decision"]["code"], "ALLOWED");
 }
 
 #[test]
 fn a_user_that_is_not_known_is_named_with_its_line() {
-    let lab = TestEnv::as_me();
-    policy(&lab, "[guard.kill]\nusers = [\"root\", \"0\", \"*\"]\nprotect_users = [\"no-such-user\"]\n");
+    let env = TestEnv::as_me();
+    policy(&env, "[guard.kill]\nusers = [\"root\", \"0\", \"*\"]\nprotect_users = [\"no-such-user\"]\n");
     let warnings =
-        verb(&lab, "config").args(["show", "--json"]).finish().envelope()["data"]["warnings"].clone();
+        verb(&env, "config").args(["show", "--json"]).finish().envelope()["data"]["warnings"].clone();
     let [warning] = warnings.as_array().expect("warnings").as_slice() else { panic!("{warnings}") };
     let warning = warning.as_str().unwrap_or_default();
     assert!(warning.contains("config.toml:3: guard.kill.protect_users"), "{warning}");
@@ -191,10 +191,10 @@ fn a_user_that_is_not_known_is_named_with_its_line() {
 
 #[test]
 fn a_check_says_what_a_restart_needs() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     for (rules, wanted) in [("", "ALLOWED"), ("[guard]\ndeny = [\"start\"]\n", "VERB_DENIED")] {
-        policy(&lab, rules);
-        let done = verb(&lab, "guard").args(["check", "verb", "restart", "--json"]).finish();
+        policy(&env, rules);
+        let done = verb(&env, "guard").args(["check", "verb", "restart", "--json"]).finish();
         assert_eq!(done.envelope()["data"]["decision"]["code"], wanted, "{}", done.stdout);
     }
 }
@@ -204,18 +204,18 @@ fn the_machines_policy_is_the_last_word() {
     if !am_root() {
         return skip("the_machines_policy_is_the_last_word", "needs root to put a file below /etc");
     }
-    let lab = TestEnv::as_me();
-    let mut stranger = Stranger::asleep(&lab);
-    policy(&lab, "[guard.kill]\nallow = [\"*\"]\nmin_pid = 2\n");
-    fs::create_dir_all(lab.path("etc/quell")).expect("mkdir");
+    let env = TestEnv::as_me();
+    let mut stranger = Stranger::asleep(&env);
+    policy(&env, "[guard.kill]\nallow = [\"*\"]\nmin_pid = 2\n");
+    fs::create_dir_all(env.path("etc/quell")).expect("mkdir");
     // Seen by this quell alone: /etc is another one in its mount namespace.
     let pid = stranger.pid();
     let ask = |rules: &str| {
-        lab.write("etc/quell/guard.toml", rules);
-        lab.write("etc/passwd", "root:x:0:0::/:/bin/sh\n");
-        let mount = format!("mount --bind {} /etc && exec \"$@\"", lab.path("etc").display());
+        env.write("etc/quell/guard.toml", rules);
+        env.write("etc/passwd", "root:x:0:0::/:/bin/sh\n");
+        let mount = format!("mount --bind {} /etc && exec \"$@\"", env.path("etc").display());
         let words = ["unshare", "-m", "sh", "-c", &mount, "sh"];
-        verb(&lab, "kill").wrapped(words).args(["--json", &pid]).finish()
+        verb(&env, "kill").wrapped(words).args(["--json", &pid]).finish()
     };
     for (rules, wanted) in [
         ("", "NOT_ALLOWED"),
@@ -243,8 +243,8 @@ const POLICIES: [(&str, usize); 57] = [
     ("[guard.kill]\nallow = [\"a\"]\nprotect_users = [\"ro?t\"]\n", 3),
     ("[guard.kill]\nallow = [\"/bin/sleep\"]\n", 2),
     ("[guard.service]\nprotect = [\"web?\"]\n", 2),
-    ("[guard]\nmost = 1\n", 2),
-    ("[guard]\nmost = \"everything\"\n", 2),
+    ("[guard]\nmax_effect = 1\n", 2),
+    ("[guard]\nmax_effect = \"everything\"\n", 2),
     ("[guard]\ndeny = \"stop\"\n", 2),
     ("[guard]\ndeny = [1]\n", 2),
     ("[guard]\ndeny = [\"stopp\"]\n", 2),
@@ -288,66 +288,66 @@ const POLICIES: [(&str, usize); 57] = [
     ("[guard.kill]\nprotect = [[\"a\"]]\n", 2),
     ("[guard.kill]\nusers = {}\n", 2),
     ("[guard.kill]\nprotect_users = 0\n", 2),
-    ("[Guard]\nmost = \"read\"\n", 1),
+    ("[Guard]\nmax_effect = \"read\"\n", 1),
     ("[guard]\nMost = \"read\"\n", 2),
-    ("[guard]\nmost = \"Read\"\n", 2),
+    ("[guard]\nmax_effect = \"Read\"\n", 2),
     ("[guard]\ndeny = [\"kill \"]\n", 2),
-    ("[guard]\nmost = \"read\"\n[guard]\nmost = \"write\"\n", 3),
+    ("[guard]\nmax_effect = \"read\"\n[guard]\nmax_effect = \"write\"\n", 3),
 ];
 
 #[test]
 fn a_policy_that_cant_be_read_allows_nothing() {
-    let lab = TestEnv::as_me();
-    let mut stranger = Stranger::asleep(&lab);
+    let env = TestEnv::as_me();
+    let mut stranger = Stranger::asleep(&env);
     for (text, line) in POLICIES {
-        policy(&lab, text);
-        let (done, acts) = traced(&lab, "kill", &[&stranger.pid()]);
+        policy(&env, text);
+        let (done, acts) = traced(&env, "kill", &[&stranger.pid()]);
         let envelope = done.envelope();
         assert_eq!((done.code(), code(&done).as_str()), (Some(2), "bad_config"), "{text}: {}", done.stdout);
         assert_eq!(envelope["error"]["details"]["line"], line, "{text}: {envelope}");
         assert!(!envelope["error"]["hint"].as_str().unwrap_or_default().is_empty(), "{text}");
         assert_eq!(acts, Vec::<String>::new(), "{text}");
-        let start = verb(&lab, "start").args(["--", "touch", "made"]).finish();
+        let start = verb(&env, "start").args(["--", "touch", "made"]).finish();
         assert_eq!(start.code(), Some(2), "{text}: {}", start.stderr);
     }
-    assert!(stranger.is_alive() && !lab.path("made").exists());
+    assert!(stranger.is_alive() && !env.path("made").exists());
     // What runs can still be looked at and stopped.
-    policy(&lab, "");
-    let job = lab.start().command(["sleep", &lab.oracle.nap()]).begin();
-    policy(&lab, POLICIES[0].0);
-    assert_eq!(verb(&lab, "list").finish().code(), Some(0));
-    let done = verb(&lab, "stop").args([&job.id]).finish();
+    policy(&env, "");
+    let job = env.start().command(["sleep", &env.oracle.nap()]).begin();
+    policy(&env, POLICIES[0].0);
+    assert_eq!(verb(&env, "list").finish().code(), Some(0));
+    let done = verb(&env, "stop").args([&job.id]).finish();
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
 }
 
 #[test]
 fn a_stop_under_a_policy_that_cant_be_read_says_so_and_so_does_the_log() {
     // An ordinary user: root can read every file.
-    let lab = TestEnv::new(User::Ordinary);
-    let [job, lost] = [(); 2].map(|()| lab.start().command(["sleep", &lab.oracle.nap()]).begin());
-    policy(&lab, "");
-    let rules = lab.write(".config/quell/guard.toml", "[guard]\ndeny = [\"stop\"]\n");
-    assert_eq!(verb(&lab, "stop").args([&job.id]).finish().code(), Some(4));
+    let env = TestEnv::new(User::Ordinary);
+    let [job, lost] = [(); 2].map(|()| env.start().command(["sleep", &env.oracle.nap()]).begin());
+    policy(&env, "");
+    let rules = env.write(".config/quell/guard.toml", "[guard]\ndeny = [\"stop\"]\n");
+    assert_eq!(verb(&env, "stop").args([&job.id]).finish().code(), Some(4));
     fs::set_permissions(&rules, fs::Permissions::from_mode(0o000)).expect("chmod");
     let unread = |text: &str| text.contains("could not be read") && text.contains("guard.toml");
-    let done = verb(&lab, "stop").args([&job.id]).finish();
+    let done = verb(&env, "stop").args([&job.id]).finish();
     assert_eq!((done.code(), job.is_over()), (Some(0), true), "{}", done.stderr);
     assert!(unread(&done.stderr) && done.stderr.contains("only looking and stopping"), "{}", done.stderr);
     let reason = |line: &Value| line["decision"]["reason"].as_str().unwrap_or_default().to_owned();
-    let stopped = lines(&lab, "stop");
+    let stopped = lines(&env, "stop");
     assert_eq!(kinds(&stopped), ["decision", "decision", "act"], "{stopped:#?}");
     assert!(stopped[1..].iter().all(|line| unread(&reason(line))), "{stopped:#?}");
     // A command that only looks finishes the stop of a lost job.
     lost.lose();
-    let _ = verb(&lab, "list").finish();
-    let swept = lines(&lab, "sweep");
+    let _ = verb(&env, "list").finish();
+    let swept = lines(&env, "sweep");
     assert!(kinds(&swept) == ["act"] && unread(&reason(&swept[0])), "{swept:#?}");
 }
 
 #[test]
 fn what_a_broken_policy_refuses_is_in_the_log() {
-    let lab = TestEnv::as_me();
-    policy(&lab, "[guard]\nmost = \"reed\"\n");
+    let env = TestEnv::as_me();
+    policy(&env, "[guard]\nmax_effect = \"reed\"\n");
     for words in [
         &["start", "--", "true"][..],
         &["run", "--", "true"],
@@ -363,20 +363,20 @@ fn what_a_broken_policy_refuses_is_in_the_log() {
         &["test", "--", "true"],
     ] {
         let name = if words[0] == "service" { "service stop" } else { words[0] };
-        let before = lines(&lab, name).len();
-        let done = verb(&lab, words[0]).args(&words[1..]).finish();
+        let before = lines(&env, name).len();
+        let done = verb(&env, words[0]).args(&words[1..]).finish();
         assert_eq!(done.code(), Some(if name == "run" { 125 } else { 2 }), "{words:?}: {}", done.stderr);
-        let now = lines(&lab, name);
+        let now = lines(&env, name);
         assert_eq!(now.len(), before + 1, "{words:?}: {now:#?}");
         let decision = &now[before]["decision"];
         assert_eq!((&decision["allowed"], &decision["code"]), (&false.into(), &"bad_config".into()));
     }
-    assert!(!lab.path("man").exists());
+    assert!(!env.path("man").exists());
 }
 
 /// The lines of the log that are about this verb.
-fn lines(lab: &TestEnv, verb: &str) -> Vec<Value> {
-    let log = fs::read_to_string(lab.home().join("audit.jsonl")).unwrap_or_default();
+fn lines(env: &TestEnv, verb: &str) -> Vec<Value> {
+    let log = fs::read_to_string(env.home().join("audit.jsonl")).unwrap_or_default();
     let all = log.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
     all.filter(|line| line["verb"] == verb).collect()
 }
@@ -387,12 +387,12 @@ fn kinds(lines: &[Value]) -> Vec<&str> {
 
 #[test]
 fn what_is_started_run_and_stopped_is_in_the_log_by_its_job() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     let jobs: Vec<_> = (0..2)
-        .map(|_| lab.start().args(["--tag", "q=1"]).command(["sleep", &lab.oracle.nap()]).begin())
+        .map(|_| env.start().args(["--tag", "q=1"]).command(["sleep", &env.oracle.nap()]).begin())
         .collect();
     let ids: Vec<&str> = jobs.iter().map(|job| job.id.as_str()).collect();
-    let started = lines(&lab, "start");
+    let started = lines(&env, "start");
     assert_eq!(kinds(&started), ["decision", "act", "decision", "act"], "{started:#?}");
     let acts: Vec<&Value> = started.iter().filter(|line| line["kind"] == "act").collect();
     assert!(
@@ -401,9 +401,9 @@ fn what_is_started_run_and_stopped_is_in_the_log_by_its_job() {
     );
     assert_eq!(acts.iter().filter_map(|line| line["receipt"].as_str()).collect::<Vec<_>>(), ids);
 
-    let done = verb(&lab, "stop").args(["--tag", "q=1", "--now", "--reason", "because"]).finish();
+    let done = verb(&env, "stop").args(["--tag", "q=1", "--now", "--reason", "because"]).finish();
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
-    let stopped = lines(&lab, "stop");
+    let stopped = lines(&env, "stop");
     assert_eq!(kinds(&stopped), ["decision", "act", "act"], "{stopped:#?}");
     assert!(stopped.iter().all(|line| line["cause"] == "because"), "{stopped:#?}");
     assert_eq!(stopped[0]["target"], "--tag q=1");
@@ -412,13 +412,13 @@ fn what_is_started_run_and_stopped_is_in_the_log_by_its_job() {
         assert_eq!(line["result"]["verdict"]["kind"], "gone", "{line:#}");
     }
 
-    let run = verb(&lab, "run").args(["--json", "--", "true"]).finish();
+    let run = verb(&env, "run").args(["--json", "--", "true"]).finish();
     assert_eq!(run.code(), Some(0), "{}", run.stderr);
-    let ran = lines(&lab, "run");
+    let ran = lines(&env, "run");
     assert_eq!(kinds(&ran), ["decision"], "one line, for a run has to be cheap");
     assert_eq!(ran[0]["receipt"], run.envelope()["data"]["job"]["id"], "{ran:#?}");
-    let failed = verb(&lab, "start").args(["--", "no-such-program"]).finish();
-    let line = lines(&lab, "start").pop().expect("a line");
+    let failed = verb(&env, "start").args(["--", "no-such-program"]).finish();
+    let line = lines(&env, "start").pop().expect("a line");
     assert_eq!(
         (failed.code(), &line["kind"], &line["result"]["error"]),
         (Some(127), &"act".into(), &"program_not_found".into()),
@@ -428,47 +428,47 @@ fn what_is_started_run_and_stopped_is_in_the_log_by_its_job() {
 
 #[test]
 fn what_the_kernel_refuses_and_why_it_was_wanted_is_in_the_log() {
-    let lab = TestEnv::as_me();
-    policy(&lab, "[guard.kill]\nallow = [\"*\"]\nusers = [\"*\"]\nmin_pid = 2\n");
+    let env = TestEnv::as_me();
+    policy(&env, "[guard.kill]\nallow = [\"*\"]\nusers = [\"*\"]\nmin_pid = 2\n");
     let mut corpse = Command::new("true").spawn().expect("true");
     let is_corpse = || Process::now(corpse.id()).and_then(|process| process.state()) == Some('Z');
     assert!(eventually(PATIENCE, is_corpse));
     let pid = corpse.id().to_string();
-    let done = verb(&lab, "kill").args(["--json", "--reason", "it hangs", &pid]).finish();
+    let done = verb(&env, "kill").args(["--json", "--reason", "it hangs", &pid]).finish();
     corpse.wait().expect("wait");
     assert_eq!(done.code(), Some(3), "{}", done.stdout);
-    let line = lines(&lab, "kill").pop().expect("a line");
+    let line = lines(&env, "kill").pop().expect("a line");
     assert_eq!((&line["target"], &line["cause"]), (&pid.into(), &"it hangs".into()), "{line:#}");
     assert_eq!(
         (&line["decision"]["code"], &line["decision"]["allowed"]),
         (&"no_such_process".into(), &false.into())
     );
-    let done = verb(&lab, "service").args(["stop", "ssh", "--reason", "for a test", "--json"]).finish();
+    let done = verb(&env, "service").args(["stop", "ssh", "--reason", "for a test", "--json"]).finish();
     assert_eq!(done.code(), Some(4), "{}", done.stdout);
-    assert_eq!(lines(&lab, "service stop")[0]["cause"], "for a test");
-    let done = verb(&lab, "test").args(["--reason", "for a test", "--", "true"]).finish();
+    assert_eq!(lines(&env, "service stop")[0]["cause"], "for a test");
+    let done = verb(&env, "test").args(["--reason", "for a test", "--", "true"]).finish();
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
-    assert!(lines(&lab, "test").iter().all(|line| line["cause"] == "for a test"));
+    assert!(lines(&env, "test").iter().all(|line| line["cause"] == "for a test"));
 }
 
 #[test]
 fn a_check_takes_the_words_of_what_it_checks() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     for words in [
         &["kill", "1", "--grace", "1s", "--reason", "x", "--tree"][..],
         &["service", "stop", "--force"],
         &["service", "stop", "ssh", "--timeout", "5s", "--reason", "x"],
         &["test", "--timeout", "5m", "--grace", "1s", "--leak", "report", "--junit", "../x", "--", "true"],
     ] {
-        let done = verb(&lab, "guard").args(["check", words[0], "--json"]).args(&words[1..]).finish();
+        let done = verb(&env, "guard").args(["check", words[0], "--json"]).args(&words[1..]).finish();
         assert_eq!(done.code(), Some(4), "{words:?}: {}{}", done.stdout, done.stderr);
     }
-    let done = verb(&lab, "service").args(["stop", "--force", "--json"]).finish();
+    let done = verb(&env, "service").args(["stop", "--force", "--json"]).finish();
     assert_eq!((done.code(), code(&done).as_str()), (Some(4), "SERVICE_OPTION"), "{}", done.stdout);
-    let done = verb(&lab, "service").args(["stop", "--user", "--json", "ssh"]).finish();
+    let done = verb(&env, "service").args(["stop", "--user", "--json", "ssh"]).finish();
     assert_eq!((done.code(), code(&done).as_str()), (Some(4), "SERVICE_PROTECTED"), "{}", done.stdout);
-    policy(&lab, "[guard.kill]\nallow = [1]\n");
-    let done = verb(&lab, "config").args(["show"]).finish();
+    policy(&env, "[guard.kill]\nallow = [1]\n");
+    let done = verb(&env, "config").args(["show"]).finish();
     let said = "guard.kill.allow: must be a string, not integer `1`";
     assert!(done.stderr.contains(said) || done.stdout.contains(said), "{}{}", done.stdout, done.stderr);
 }

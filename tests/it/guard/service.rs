@@ -17,12 +17,12 @@ use quell_tests::{
 };
 use serde_json::Value;
 
-/// A user manager with these units, and a lab beside it.
+/// A user manager with these units, and an environment beside it.
 struct Place {
-    lab: TestEnv,
+    env: TestEnv,
     units: PathBuf,
     policy: PathBuf,
-    // Last: what is in the lab ends before its manager does.
+    // Last: what is in the environment ends before its manager does.
     _rig: SystemdUser,
 }
 
@@ -33,15 +33,15 @@ impl Place {
     /// `units` are names and what comes behind the part `[Unit]`.
     fn new(allow: &str, units: &[(&str, &str)]) -> Result<Place, String> {
         let manager = SystemdUser::start()?;
-        let lab = TestEnv::beside(&manager);
+        let env = TestEnv::beside(&manager);
         let runtime = manager.session().variables.iter().find(|(name, _)| name == "XDG_RUNTIME_DIR");
         let runtime = runtime.map(|(_, value)| Path::new(value)).expect("the session has it");
         let dir = runtime.with_file_name("units");
         for (name, text) in units {
             fs::write(dir.join(name), format!("{ALONE}{text}")).expect("a unit");
         }
-        let policy = lab.write("policy.toml", &format!("[guard.service]\n{allow}\n"));
-        Ok(Place { lab, units: dir, policy, _rig: manager })
+        let policy = env.write("policy.toml", &format!("[guard.service]\n{allow}\n"));
+        Ok(Place { env, units: dir, policy, _rig: manager })
     }
 
     fn alias(&self, name: &str, target: &str) {
@@ -50,21 +50,21 @@ impl Place {
 
     /// quell with `--json`.
     fn ask(&self, words: &[&str]) -> Finished {
-        let quell = self.lab.quell("service").env("QUELL_CONFIG", &self.policy);
+        let quell = self.env.quell("service").env("QUELL_CONFIG", &self.policy);
         quell.args(["--user", "--json"]).args(words).finish()
     }
 
     /// What a second witness says: systemctl, asked by the test.
     fn systemctl(&self, words: &[&str]) -> String {
-        let prefix = self.lab.prefix();
+        let prefix = self.env.prefix();
         let mut command = Command::new(&prefix[0]);
         command.args(&prefix[1..]).args(["systemctl", "--user"]).args(words);
-        let output = command.envs(self.lab.session_variables().iter().cloned()).output().expect("systemctl");
+        let output = command.envs(self.env.session_variables().iter().cloned()).output().expect("systemctl");
         String::from_utf8_lossy(&output.stdout).trim().to_owned()
     }
 
     fn audit(&self) -> Vec<Value> {
-        let text = fs::read_to_string(self.lab.home().join("audit.jsonl")).unwrap_or_default();
+        let text = fs::read_to_string(self.env.home().join("audit.jsonl")).unwrap_or_default();
         text.lines().map(|line| serde_json::from_str(line).expect("a line of the audit log")).collect()
     }
 }
@@ -144,7 +144,7 @@ fn people_are_told_in_a_line_or_two() {
     ];
     with_units("people_are_told_in_a_line_or_two", "allow = [\"*\"]", &units, |place| {
         let ask = |words: &[&str]| {
-            let quell = place.lab.quell("service").env("QUELL_CONFIG", &place.policy);
+            let quell = place.env.quell("service").env("QUELL_CONFIG", &place.policy);
             quell.args(words).args(["--user"]).finish()
         };
         let started = ask(&["start", "web"]);

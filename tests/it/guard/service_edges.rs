@@ -38,13 +38,13 @@ pub(crate) fn can_pretend(test: &str) -> bool {
 }
 
 /// A systemctl of the test's own, which does `show` for `show`, else `other`: the words that put it in its place.
-pub(crate) fn pretend(lab: &TestEnv, show: &str, other: &str) -> Vec<String> {
-    let log = lab.path("calls");
+pub(crate) fn pretend(env: &TestEnv, show: &str, other: &str) -> Vec<String> {
+    let log = env.path("calls");
     let text = format!(
         "#!/bin/sh\necho \"$*\" >>{}\ncase \" $* \" in *' show '*) {show};; *) {other};; esac\n",
         log.display()
     );
-    instead(&lab.script("systemctl", &text))
+    instead(&env.script("systemctl", &text))
 }
 
 /// What a systemctl says of a unit that runs.
@@ -52,12 +52,12 @@ pub(crate) fn runs() -> String {
     format!("printf '{RUNS}'")
 }
 
-fn policy(lab: &TestEnv) -> PathBuf {
-    lab.write("policy.toml", "[guard.service]\nallow = [\"*\"]\n")
+fn policy(env: &TestEnv) -> PathBuf {
+    env.write("policy.toml", "[guard.service]\nallow = [\"*\"]\n")
 }
 
-fn service<'l>(lab: &'l TestEnv, wrapper: &[String], words: &[&str]) -> Quell<'l> {
-    let quell = lab.quell("service").env("QUELL_CONFIG", policy(lab)).wrapped(wrapper);
+fn service<'l>(env: &'l TestEnv, wrapper: &[String], words: &[&str]) -> Quell<'l> {
+    let quell = env.quell("service").env("QUELL_CONFIG", policy(env)).wrapped(wrapper);
     quell.args(["--json"]).args(words)
 }
 
@@ -69,8 +69,8 @@ fn fails(done: &Finished, exit: i32, code: &str) -> String {
     envelope["error"]["message"].as_str().unwrap_or_default().to_owned()
 }
 
-fn calls(lab: &TestEnv) -> Vec<String> {
-    let text = fs::read_to_string(lab.path("calls")).unwrap_or_default();
+fn calls(env: &TestEnv) -> Vec<String> {
+    let text = fs::read_to_string(env.path("calls")).unwrap_or_default();
     text.lines().map(str::to_owned).collect()
 }
 
@@ -104,19 +104,19 @@ fn a_refused_name_runs_nothing_and_sends_no_signal() {
     if !has_program("strace") {
         return skip(name, "there is no strace");
     }
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     if !can_pretend(name) {
         return;
     }
-    let wrapper = pretend(&lab, &runs(), "exit 0");
+    let wrapper = pretend(&env, &runs(), "exit 0");
     let traced = |words: &[&str]| {
-        let log = lab.fresh("trace");
+        let log = env.fresh("trace");
         let calls = "trace=execve,execveat,kill,tkill,tgkill,pidfd_send_signal";
         let strace = ["strace", "-f", "-qq", "-e", "signal=none", "-e", calls, "-o"];
         let log_word = log.display().to_string();
         let strace = strace.iter().copied().chain([log_word.as_str()]).map(str::to_owned);
         let wrapper: Vec<String> = wrapper.iter().cloned().chain(strace).collect();
-        let done = service(&lab, &wrapper, words).finish();
+        let done = service(&env, &wrapper, words).finish();
         let text = fs::read_to_string(&log).unwrap_or_default();
         (done, text.lines().map(str::to_owned).collect::<Vec<_>>())
     };
@@ -125,7 +125,7 @@ fn a_refused_name_runs_nothing_and_sends_no_signal() {
         return skip(name, &format!("strace can't trace here: {}", done.stderr));
     }
     assert!(trace.iter().any(|line| line.contains("/bin/systemctl\"")), "it is seen if it runs: {trace:#?}");
-    let before = calls(&lab);
+    let before = calls(&env);
     for (text, code) in REFUSED {
         for verb in ["start", "stop", "restart", "status"] {
             let (done, trace) = traced(&[verb, "--", text]);
@@ -133,8 +133,8 @@ fn a_refused_name_runs_nothing_and_sends_no_signal() {
             assert_eq!(trace.len(), 1, "{verb} {text:?}: more than quell itself: {trace:#?}");
         }
     }
-    assert_eq!(calls(&lab), before);
-    let audit = fs::read_to_string(lab.home().join("audit.jsonl")).expect("the audit log");
+    assert_eq!(calls(&env), before);
+    let audit = fs::read_to_string(env.home().join("audit.jsonl")).expect("the audit log");
     let refusals = audit.lines().filter(|line| line.contains("\"allowed\":false")).count();
     assert_eq!(refusals, REFUSED.len() * 4, "each is written down");
 }
@@ -144,21 +144,21 @@ fn without_a_policy_that_allows_it_nothing_is_run() {
     if !can_pretend("without_a_policy_that_allows_it_nothing_is_run") {
         return;
     }
-    let lab = TestEnv::as_me();
-    let wrapper = pretend(&lab, &runs(), "exit 0");
+    let env = TestEnv::as_me();
+    let wrapper = pretend(&env, &runs(), "exit 0");
     for (text, code) in [
         ("", "SERVICE_NOT_ALLOWED"),
         ("[guard.service]\nallow = [\"db\"]\n", "SERVICE_NOT_ALLOWED"),
         ("[guard.service]\nallow = [\"w*\"]\nprotect = [\"web.service\"]\n", "SERVICE_PROTECTED_BY_POLICY"),
         ("[guard.service]\nallow = [\"web\"]\nverbs = [\"status\"]\n", "SERVICE_VERB_NOT_ALLOWED"),
         ("[guard]\ndeny = [\"service stop\"]\n[guard.service]\nallow = [\"web\"]\n", "VERB_DENIED"),
-        ("[guard]\nmost = \"write\"\n[guard.service]\nallow = [\"web\"]\n", "EFFECT_DENIED"),
+        ("[guard]\nmax_effect = \"write\"\n[guard.service]\nallow = [\"web\"]\n", "EFFECT_DENIED"),
     ] {
-        let file = lab.write("other.toml", text);
-        let quell = lab.quell("service").env("QUELL_CONFIG", file).wrapped(&wrapper);
+        let file = env.write("other.toml", text);
+        let quell = env.quell("service").env("QUELL_CONFIG", file).wrapped(&wrapper);
         fails(&quell.args(["--json", "stop", "web"]).finish(), 4, code);
     }
-    assert_eq!(calls(&lab), Vec::<String>::new());
+    assert_eq!(calls(&env), Vec::<String>::new());
 }
 
 #[test]
@@ -166,10 +166,10 @@ fn without_systemd_that_is_what_is_said() {
     if !can_pretend("without_systemd_that_is_what_is_said") {
         return;
     }
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     let nowhere = instead(Path::new("/dev/null"));
     for words in [&["status", "web"][..], &["stop", "web", "--user"]] {
-        let message = fails(&service(&lab, &nowhere, words).finish(), 125, "no_systemd");
+        let message = fails(&service(&env, &nowhere, words).finish(), 125, "no_systemd");
         assert!(message.contains("neither /usr/bin/systemctl nor"), "{message}");
     }
     for said in [
@@ -177,15 +177,15 @@ fn without_systemd_that_is_what_is_said() {
         "Failed to connect to bus: Host is down",
         "Failed to connect to system scope bus via local transport: No such file or directory",
     ] {
-        let wrapper = pretend(&lab, &format!("echo \"{said}\" >&2; exit 1"), "exit 0");
-        let message = fails(&service(&lab, &wrapper, &["start", "web"]).finish(), 125, "no_systemd");
+        let wrapper = pretend(&env, &format!("echo \"{said}\" >&2; exit 1"), "exit 0");
+        let message = fails(&service(&env, &wrapper, &["start", "web"]).finish(), 125, "no_systemd");
         assert!(message.contains(said), "{message}");
     }
     // In a chroot it does nothing and calls that a success.
-    let wrapper = pretend(&lab, "echo \"Running in chroot, ignoring command 'show'\" >&2; exit 0", "exit 0");
-    fails(&service(&lab, &wrapper, &["start", "web"]).finish(), 125, "no_systemd");
-    let real = service(&lab, &[], &["status", "web", "--user"]);
-    let real = real.env("XDG_RUNTIME_DIR", lab.path("nowhere")).env("DBUS_SESSION_BUS_ADDRESS", "");
+    let wrapper = pretend(&env, "echo \"Running in chroot, ignoring command 'show'\" >&2; exit 0", "exit 0");
+    fails(&service(&env, &wrapper, &["start", "web"]).finish(), 125, "no_systemd");
+    let real = service(&env, &[], &["status", "web", "--user"]);
+    let real = real.env("XDG_RUNTIME_DIR", env.path("nowhere")).env("DBUS_SESSION_BUS_ADDRESS", "");
     fails(&real.finish(), 125, "no_systemd");
 }
 
@@ -194,9 +194,9 @@ fn systemctl_gets_its_words_and_nothing_of_the_callers_settings() {
     if !can_pretend("systemctl_gets_its_words_and_nothing_of_the_callers_settings") {
         return;
     }
-    let lab = TestEnv::as_me();
-    let wrapper = pretend(&lab, &runs(), "/usr/bin/env >&2; exit 0");
-    let quell = service(&lab, &wrapper, &["restart", "web", "--user"]);
+    let env = TestEnv::as_me();
+    let wrapper = pretend(&env, &runs(), "/usr/bin/env >&2; exit 0");
+    let quell = service(&env, &wrapper, &["restart", "web", "--user"]);
     let quell =
         quell.env("SYSTEMD_OFFLINE", "1").env("LD_DEBUG_OUTPUT", "x").env("XDG_RUNTIME_DIR", "/run/x");
     let done = quell.finish();
@@ -206,7 +206,7 @@ fn systemctl_gets_its_words_and_nothing_of_the_callers_settings() {
     for kept in ["XDG_RUNTIME_DIR=/run/x", "LC_ALL=C", "SYSTEMD_COLORS=0"] {
         assert!(stderr.lines().any(|line| line == kept), "no {kept} in {stderr}");
     }
-    let calls = calls(&lab);
+    let calls = calls(&env);
     assert_eq!(calls[1], "--user --no-ask-password --no-pager --full restart -- web.service", "{calls:#?}");
     assert!(calls.iter().all(|call| call.ends_with(" -- web.service")), "{calls:#?}");
 }
@@ -216,49 +216,49 @@ fn a_systemctl_that_floods_or_hangs_or_lies_is_borne() {
     if !can_pretend("a_systemctl_that_floods_or_hangs_or_lies_is_borne") {
         return;
     }
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     let flood = "/usr/bin/head -c 1000000 /dev/zero; /usr/bin/head -c 100 /dev/zero >&2; exit 0";
-    let wrapper = pretend(&lab, &runs(), flood);
-    let answer = service(&lab, &wrapper, &["start", "web"]).finish().envelope()["data"].clone();
+    let wrapper = pretend(&env, &runs(), flood);
+    let answer = service(&env, &wrapper, &["start", "web"]).finish().envelope()["data"].clone();
     assert_eq!(answer["stdout"].as_str().map(str::len), Some(64 * 1024));
     assert_eq!((&answer["stdout_cut"], &answer["stderr_cut"]), (&(1_000_000 - 65_536).into(), &0.into()));
 
     // What it leaves behind holds its pipes, and is not waited for.
-    let wrapper = pretend(&lab, &runs(), &format!("/bin/sleep {} & echo said; exit 0", lab.oracle.nap()));
-    let done = service(&lab, &wrapper, &["start", "web"]).finish();
+    let wrapper = pretend(&env, &runs(), &format!("/bin/sleep {} & echo said; exit 0", env.oracle.nap()));
+    let done = service(&env, &wrapper, &["start", "web"]).finish();
     assert_eq!((done.code(), &done.envelope()["data"]["stdout"]), (Some(0), &"said\n".into()));
 
-    let wrapper = pretend(&lab, &runs(), "echo begun; exec /bin/sleep 60");
-    let done = service(&lab, &wrapper, &["start", "web", "--timeout", "3s"]).finish();
+    let wrapper = pretend(&env, &runs(), "echo begun; exec /bin/sleep 60");
+    let done = service(&env, &wrapper, &["start", "web", "--timeout", "3s"]).finish();
     let answer = done.envelope()["data"].clone();
     assert_eq!((done.code(), &answer["timed_out"]), (Some(6), &true.into()), "{answer:#}");
     assert_eq!((&answer["stdout"], &answer["returncode"]), (&"begun\n".into(), &serde_json::Value::Null));
 
-    let wrapper = pretend(&lab, &runs(), "exit 0");
-    let answer = service(&lab, &wrapper, &["stop", "web"]).finish();
+    let wrapper = pretend(&env, &runs(), "exit 0");
+    let answer = service(&env, &wrapper, &["stop", "web"]).finish();
     assert_eq!(answer.code(), Some(1), "it says that it stopped what is still active: {answer:?}");
 
-    let wrapper = pretend(&lab, "echo nonsense; exit 0", "exit 0");
-    fails(&service(&lab, &wrapper, &["stop", "web"]).finish(), 125, "systemctl");
+    let wrapper = pretend(&env, "echo nonsense; exit 0", "exit 0");
+    fails(&service(&env, &wrapper, &["stop", "web"]).finish(), 125, "systemctl");
 
     let denied = "echo 'Failed to stop web.service: Interactive authentication required.' >&2; exit 4";
-    let wrapper = pretend(&lab, &runs(), denied);
-    let message = fails(&service(&lab, &wrapper, &["stop", "web"]).finish(), 4, "not_permitted");
+    let wrapper = pretend(&env, &runs(), denied);
+    let message = fails(&service(&env, &wrapper, &["stop", "web"]).finish(), 4, "not_permitted");
     assert!(message.contains("Interactive authentication required"), "{message}");
 }
 
 /// Neither the PATH nor the address of a bus can name a program that quell, or its systemctl, would run.
 #[test]
 fn no_variable_names_a_program_that_is_run_as_systemctl() {
-    let lab = TestEnv::as_me();
-    fs::create_dir(lab.path("bin")).expect("mkdir");
-    let run = lab.path("run");
+    let env = TestEnv::as_me();
+    fs::create_dir(env.path("bin")).expect("mkdir");
+    let run = env.path("run");
     let script = format!("#!/bin/sh\necho run >>{}\n", run.display());
-    lab.script("bin/systemctl", &script);
-    let bus = format!("unixexec:path={}", lab.script("bus", &script).display());
+    env.script("bin/systemctl", &script);
+    let bus = format!("unixexec:path={}", env.script("bus", &script).display());
     for words in [["status", "web"].as_slice(), &["status", "web", "--user"]] {
         let quell =
-            service(&lab, &[], words).env("PATH", format!("{}:/usr/bin:/bin", lab.path("bin").display()));
+            service(&env, &[], words).env("PATH", format!("{}:/usr/bin:/bin", env.path("bin").display()));
         let quell = quell.env("DBUS_SESSION_BUS_ADDRESS", &bus).env("DBUS_SYSTEM_BUS_ADDRESS", &bus);
         let done = quell.env("XDG_RUNTIME_DIR", "").finish();
         assert_ne!(done.code(), Some(4), "{}", done.stdout);

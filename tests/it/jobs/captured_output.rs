@@ -39,12 +39,12 @@ fn flooded(from: u64, length: u64, lines: bool) -> Vec<u8> {
 }
 
 /// A start of so many bytes of flood.
-fn flood(lab: &TestEnv, kind: &str, bytes: u64) -> JobRequest {
-    let actor = lab.actor_path();
+fn flood(env: &TestEnv, kind: &str, bytes: u64) -> JobRequest {
+    let actor = env.actor_path();
     JobRequest::background([
         actor.to_str().expect("a path"),
         kind,
-        lab.oracle.token(),
+        env.oracle.token(),
         &(bytes / RECORD).to_string(),
     ])
 }
@@ -112,19 +112,19 @@ fn memory(process: &Process) -> u64 {
 
 #[test]
 fn the_head_and_the_tail_of_a_flood_are_kept_and_the_cut_is_exact() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     let cap = 4 << 20;
     let bytes = volume() / RECORD * RECORD;
     // First idle, then the flood, then idle again.
     let script = format!("read x; $A flood $T {}; read x", bytes / RECORD);
-    let job = lab
+    let job = env
         .start()
-        .env("A", lab.actor_path())
-        .env("T", lab.oracle.token())
+        .env("A", env.actor_path())
+        .env("T", env.oracle.token())
         .args(["--stdin", "pipe", "--max-log", "4M"])
         .sh(&script)
         .begin();
-    let handle = quell(&lab).job(&job.id).expect("the job");
+    let handle = quell(&env).job(&job.id).expect("the job");
     let keeper = job.process("keeper").expect("a keeper");
     // The first answer is given before the first measure.
     handle.vitals().expect("vitals");
@@ -161,12 +161,12 @@ fn the_head_and_the_tail_of_a_flood_are_kept_and_the_cut_is_exact() {
 
 #[test]
 fn many_readers_of_a_writing_job_see_the_same_bytes() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     let bytes = volume() / 100 / RECORD * RECORD;
     let right = flooded(0, bytes, true);
     for cap in [bytes * 2, 1 << 20] {
-        let start = with_log(flood(&lab, "flood", bytes), cap);
-        let job = quell(&lab).start(&start).expect("a start");
+        let start = with_log(flood(&env, "flood", bytes), cap);
+        let job = quell(&env).start(&start).expect("a start");
         let found: Vec<Found> = thread::scope(|scope| {
             let readers: Vec<_> = (0..50).map(|_| scope.spawn(|| follow(&job, &right))).collect();
             readers.into_iter().map(|reader| reader.join().expect("a reader")).collect()
@@ -204,13 +204,13 @@ fn follow(job: &Job, right: &[u8]) -> Found {
 
 #[test]
 fn output_without_a_line_end_is_no_different() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     let bytes = volume() / 10 / RECORD * RECORD;
     // A line that never ends must not be held in memory to be matched.
     let mut background = quell::Background { max_log: 1 << 20, ..quell::Background::default() };
     background.ready.rules.log = Some("no such line".into());
-    let start = JobRequest { mode: background.into(), ..flood(&lab, "flood-flat", bytes) };
-    let job = quell(&lab).start(&start).expect("a start");
+    let start = JobRequest { mode: background.into(), ..flood(&env, "flood-flat", bytes) };
+    let job = quell(&env).start(&start).expect("a start");
     assert_eq!(over(&job), quell::Condition::Exit);
     let mut found = Found::default();
     found.read(&mut LogReader::open(job.dir().dir()).expect("a reader"), false);
@@ -221,27 +221,27 @@ fn output_without_a_line_end_is_no_different() {
 
 #[test]
 fn a_grandchild_that_holds_the_pipes_delays_nothing() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     // It has left the tree as far as it can: own session, no parent. The root's exit is the job's end.
     let script =
         "echo before; setsid sh -c 'trap \"\" TERM HUP; sleep '$N & disown; echo ready >$QUELL_TEST_READY";
-    let job = lab.start().args(["--grace", "100ms"]).script(script).begin();
-    let handle = quell(&lab).job(&job.id).expect("the job");
+    let job = env.start().args(["--grace", "100ms"]).script(script).begin();
+    let handle = quell(&env).job(&job.id).expect("the job");
     assert_eq!(over(&handle), quell::Condition::Exit);
     assert_eq!(job.output("stdout"), "before\n");
-    assert_eq!(lab.leftovers_after(PATIENCE), Vec::<String>::new());
+    assert_eq!(env.leftovers_after(PATIENCE), Vec::<String>::new());
 }
 
 #[test]
 fn both_streams_are_told_in_the_order_in_which_they_were_written() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     // The order of two pipes is that in which they are read, so each word waits until the one before it has been: on a
     // busy machine no pause is long enough.
     let script = r#"kept() { until grep -qx "$1 $i" "$DIR/$QUELL_JOB/std$1.log"; do :; done; }
         i=0; while [ $i -lt 40 ]; do echo out $i; kept out; echo err $i >&2; kept err; i=$((i+1)); done"#;
     let mut start = JobRequest::background(["sh", "-c", script]);
-    start.env.set.push(("DIR".into(), lab.home().join("jobs").into()));
-    let job = quell(&lab).start(&start).expect("a start");
+    start.env.set.push(("DIR".into(), env.home().join("jobs").into()));
+    let job = quell(&env).start(&start).expect("a start");
     assert_eq!(over(&job), quell::Condition::Exit);
     let page = job.log_page(&quell::binary::LogQuery::default()).expect("logs");
     let told: Vec<String> =
@@ -258,9 +258,9 @@ pub fn raw(job: &Background<'_>, stream: &str) -> Vec<u8> {
 
 #[test]
 fn bytes_are_kept_as_they_are() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     let every: Vec<u8> = (0..=255u8).cycle().take(100_000).collect();
-    fs::write(lab.path("every"), &every).expect("a file");
+    fs::write(env.path("every"), &every).expect("a file");
     for (script, out, err) in [
         ("cat every; cat every >&2", &every[..], &every[..]),
         ("printf 'no line end'", b"no line end", b""),
@@ -270,7 +270,7 @@ fn bytes_are_kept_as_they_are() {
         ("cat every; kill -9 $$", &every[..], b""),
         ("printf last >&2; kill -9 $$", b"", b"last"),
     ] {
-        let job = lab.start().sh(script).begin();
+        let job = env.start().sh(script).begin();
         assert!(job.wait_over(PATIENCE), "{script}");
         assert!(raw(&job, "stdout") == out, "{script}: {} bytes", raw(&job, "stdout").len());
         let told = raw(&job, "stderr");
@@ -280,11 +280,11 @@ fn bytes_are_kept_as_they_are() {
 
 #[test]
 fn what_was_written_is_there_after_a_kill_of_the_whole_tree() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     for round in 0..5 {
         // 48 KiB: less than a pipe holds, so that it may all be unread when the kill comes.
         let script = "head -c 49152 /dev/zero; echo ready >$QUELL_TEST_READY; sleep $N";
-        let job = lab.start().script(script).begin();
+        let job = env.start().script(script).begin();
         if round % 2 == 0 {
             assert_eq!(job.stop(&["--now"]).code(), Some(0));
         } else {
@@ -298,17 +298,17 @@ fn what_was_written_is_there_after_a_kill_of_the_whole_tree() {
 
 #[test]
 fn nothing_is_lost_while_the_keeper_is_stopped() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     let bytes = 16 << 20;
     let script = format!("read x; $A flood $T {}; echo done >&2", bytes / RECORD);
-    let job = lab
+    let job = env
         .start()
-        .env("A", lab.actor_path())
-        .env("T", lab.oracle.token())
+        .env("A", env.actor_path())
+        .env("T", env.oracle.token())
         .args(["--stdin", "pipe"])
         .sh(&script)
         .begin();
-    let handle = quell(&lab).job(&job.id).expect("the job");
+    let handle = quell(&env).job(&job.id).expect("the job");
     let keeper = job.process("keeper").expect("a keeper");
     handle.send(b"go\n", SendEof::Yes, PATIENCE).expect("a send");
     for _ in 0..3 {
@@ -324,7 +324,7 @@ fn nothing_is_lost_while_the_keeper_is_stopped() {
 
 #[test]
 fn a_cap_holds_from_the_smallest_to_the_largest() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     for (size, code) in [
         ("4K", 0),
         ("4096", 0),
@@ -337,12 +337,12 @@ fn a_cap_holds_from_the_smallest_to_the_largest() {
         ("big", 2),
         ("64MB ", 2),
     ] {
-        let done = lab.start().args([&format!("--max-log={size}")]).command(["true"]).finish();
+        let done = env.start().args([&format!("--max-log={size}")]).command(["true"]).finish();
         assert_eq!(done.code(), Some(code), "{size:?}: {}", done.stderr);
         assert!(code == 0 || done.stderr.lines().count() <= 8, "{size:?}: {}", done.stderr);
     }
-    let start = with_log(flood(&lab, "flood", 160_000), 4096);
-    let job = quell(&lab).start(&start).expect("a start");
+    let start = with_log(flood(&env, "flood", 160_000), 4096);
+    let job = quell(&env).start(&start).expect("a start");
     assert_eq!(over(&job), quell::Condition::Exit);
     let mut found = Found::default();
     found.read(&mut LogReader::open(job.dir().dir()).expect("a reader"), true);

@@ -55,10 +55,10 @@ fn has_open(process: &Process, file: &Path) -> bool {
 
 #[test]
 fn a_run_tells_its_steps_and_its_program_sees_nothing_of_it() {
-    let lab = TestEnv::as_me();
-    let log = lab.path("quell.log");
+    let env = TestEnv::as_me();
+    let log = env.path("quell.log");
     let script = "env; ls -l /proc/self/fd; exit 3";
-    let done = lab.run().env("QUELL_LOG", &log).sh(script).finish();
+    let done = env.run().env("QUELL_LOG", &log).sh(script).finish();
     assert_eq!(done.code(), Some(3), "{}", done.stderr);
     assert!(!done.stdout.contains("QUELL_LOG") && !done.stdout.contains("quell.log"), "{}", done.stdout);
     let told = told(&log);
@@ -82,9 +82,9 @@ fn a_run_tells_its_steps_and_its_program_sees_nothing_of_it() {
 
 #[test]
 fn a_takeover_by_the_standby_is_told() {
-    let lab = TestEnv::as_me();
-    let log = lab.path("quell.log");
-    let job = lab.start().env("QUELL_LOG", &log).command(["sleep", &lab.oracle.nap()]).begin();
+    let env = TestEnv::as_me();
+    let log = env.path("quell.log");
+    let job = env.start().env("QUELL_LOG", &log).command(["sleep", &env.oracle.nap()]).begin();
     let [root, keeper, standby] = ["root", "keeper", "standby"].map(|role| job.process(role).expect(role));
     for process in [&root, &keeper, &standby] {
         assert!(!has_open(process, &log), "{process:?}");
@@ -119,10 +119,10 @@ fn a_takeover_by_the_standby_is_told() {
 
 #[test]
 fn a_request_and_a_recovery_are_told() {
-    let lab = TestEnv::as_me();
-    let (log, clients) = (lab.path("keeper.log"), lab.path("client.log"));
-    let begin = || lab.start().env("QUELL_LOG", &log).command(["sleep", &lab.oracle.nap()]).begin();
-    let stop = |id: &str| verb(&lab, "stop").env("QUELL_LOG", &clients).args([id]).finish();
+    let env = TestEnv::as_me();
+    let (log, clients) = (env.path("keeper.log"), env.path("client.log"));
+    let begin = || env.start().env("QUELL_LOG", &log).command(["sleep", &env.oracle.nap()]).begin();
+    let stop = |id: &str| verb(&env, "stop").env("QUELL_LOG", &clients).args([id]).finish();
     let job = begin();
     assert_eq!(stop(&job.id).code(), Some(0));
     in_order(&told(&clients), &[("command", "begins: stop"), ("command", "asks the keeper: stop")]);
@@ -150,23 +150,23 @@ fn a_request_and_a_recovery_are_told() {
 
 #[test]
 fn no_secret_is_told() {
-    let lab = TestEnv::as_me();
-    let log = lab.path("quell.log");
+    let env = TestEnv::as_me();
+    let log = env.path("quell.log");
     let script = "read line; echo $line; sleep $N";
-    let job = lab
+    let job = env
         .start()
         .env("QUELL_LOG", &log)
         .env("TOKEN", SECRET)
-        .env("N", lab.oracle.nap())
+        .env("N", env.oracle.nap())
         .args(["--mask", "TOKEN", "--stdin", "pipe"])
         .command(["sh", "-c", script, SECRET, &format!("--token={SECRET}")])
         .begin();
-    let sent = verb(&lab, "send").env("QUELL_LOG", &log).args([job.id.as_str(), SECRET]).finish();
+    let sent = verb(&env, "send").env("QUELL_LOG", &log).args([job.id.as_str(), SECRET]).finish();
     assert_eq!(sent.code(), Some(0), "{}", sent.stderr);
     assert!(eventually(PATIENCE, || job.output("stdout").contains(SECRET)));
     let reason = format!("because of {SECRET}");
     let stopped =
-        verb(&lab, "stop").env("QUELL_LOG", &log).args([job.id.as_str(), "--reason", &reason]).finish();
+        verb(&env, "stop").env("QUELL_LOG", &log).args([job.id.as_str(), "--reason", &reason]).finish();
     assert_eq!(stopped.code(), Some(0), "{}", stopped.stderr);
     in_order(&told(&log), &[("keeper", "request send"), ("keeper", "request stop")]);
     let text = fs::read_to_string(&log).expect("the file");
@@ -175,40 +175,40 @@ fn no_secret_is_told() {
 
 #[test]
 fn a_file_that_can_not_be_used_is_an_error_before_anything_is_done() {
-    let lab = TestEnv::as_me();
-    let (file, link, made) = (lab.path("file"), lab.path("link"), lab.path("made"));
+    let env = TestEnv::as_me();
+    let (file, link, made) = (env.path("file"), env.path("link"), env.path("made"));
     symlink(&file, &link).expect("a link");
-    fs::create_dir_all(lab.home()).expect("its home");
-    let settings = lab.dir().join("quell.toml");
+    fs::create_dir_all(env.home()).expect("its home");
+    let settings = env.dir().join("quell.toml");
     for bad in [
-        lab.dir().join("nowhere/log"),
-        lab.dir().to_owned(),
+        env.dir().join("nowhere/log"),
+        env.dir().to_owned(),
         link,
-        lab.fifo(),
-        lab.home().join("log"),
+        env.fifo(),
+        env.home().join("log"),
         settings,
     ] {
         for words in [&["run", "--", "touch"][..], &["start", "--", "touch"], &["list"]] {
             let touch = words.contains(&"touch").then(|| made.clone());
-            let done = verb(&lab, words[0]).env("QUELL_LOG", &bad).args(&words[1..]).args(touch).finish();
+            let done = verb(&env, words[0]).env("QUELL_LOG", &bad).args(&words[1..]).args(touch).finish();
             one_clear_line(&done, if words[0] == "run" { 125 } else { 2 });
             assert!(done.stderr.starts_with("quell: QUELL_LOG: can't write "), "{}", done.stderr);
         }
     }
-    assert!(!made.exists() && !file.exists() && !lab.home().join("log").exists());
-    assert_eq!(verb(&lab, "list").env("QUELL_LOG", "").finish().code(), Some(0));
+    assert!(!made.exists() && !file.exists() && !env.home().join("log").exists());
+    assert_eq!(verb(&env, "list").env("QUELL_LOG", "").finish().code(), Some(0));
 }
 
 #[test]
 fn only_a_new_file_an_empty_one_or_an_earlier_log_is_written() {
-    let lab = TestEnv::as_me();
-    assert_eq!(lab.run().command(["true"]).finish().code(), Some(0));
-    let list = |log: &Path| verb(&lab, "list").env("QUELL_LOG", log).finish();
-    let audit = lab.home().join("audit.jsonl");
+    let env = TestEnv::as_me();
+    assert_eq!(env.run().command(["true"]).finish().code(), Some(0));
+    let list = |log: &Path| verb(&env, "list").env("QUELL_LOG", log).finish();
+    let audit = env.home().join("audit.jsonl");
     let [script, other_log] =
         [("script", "#!/bin/sh\n"), ("other", "2026-05-04T09:12:31.908Z INFO it began\n")]
-            .map(|(name, text)| lab.write(name, text));
-    let [empty, link, second] = ["empty", "link", "second"].map(|name| lab.path(name));
+            .map(|(name, text)| env.write(name, text));
+    let [empty, link, second] = ["empty", "link", "second"].map(|name| env.path(name));
     fs::write(&empty, "").and_then(|()| fs::hard_link(&empty, &second)).expect("two names");
     fs::hard_link(&audit, &link).expect("a second name of the audit log");
     for bad in [&script, &other_log, &link, &second] {
@@ -227,11 +227,11 @@ fn only_a_new_file_an_empty_one_or_an_earlier_log_is_written() {
 
 #[test]
 fn what_is_refused_writes_no_events() {
-    let lab = TestEnv::as_me();
-    policy(&lab, "[guard]\nmost = \"read\"\n");
-    let log = lab.path("quell.log");
+    let env = TestEnv::as_me();
+    policy(&env, "[guard]\nmost = \"read\"\n");
+    let log = env.path("quell.log");
     for words in [&["run", "--", "true"][..], &["start", "--", "true"], &["gc"]] {
-        let done = verb(&lab, words[0]).env("QUELL_LOG", &log).args(&words[1..]).finish();
+        let done = verb(&env, words[0]).env("QUELL_LOG", &log).args(&words[1..]).finish();
         one_clear_line(&done, if words[0] == "run" { 125 } else { 4 });
         assert!(!log.exists(), "{words:?}");
     }

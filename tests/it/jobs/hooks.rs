@@ -8,9 +8,9 @@ use serde_json::Value;
 use crate::library::quell;
 
 /// A start with these hooks in the user's own configuration.
-fn start_with<'l>(lab: &'l TestEnv, hooks: &str) -> Quell<'l> {
-    let config = lab.write("own.toml", hooks);
-    lab.start().env("QUELL_CONFIG", config)
+fn start_with<'l>(env: &'l TestEnv, hooks: &str) -> Quell<'l> {
+    let config = env.write("own.toml", hooks);
+    env.start().env("QUELL_CONFIG", config)
 }
 
 /// The events in a file of a hook's: one JSON object a line, each of which must be one.
@@ -37,31 +37,31 @@ pub fn told(file: &Path, names: &[&str]) {
 pub const ALL: &str = r#"["started", "ready", "ended", "timed_out", "killed", "leaked", "lost"]"#;
 
 /// One hook of each kind, for all events.
-fn both(lab: &TestEnv) -> String {
-    let tell = lab.script("tell", &format!("#!/bin/sh\ncat >>{}\n", lab.path("ran").display()));
+fn both(env: &TestEnv) -> String {
+    let tell = env.script("tell", &format!("#!/bin/sh\ncat >>{}\n", env.path("ran").display()));
     format!(
         "[[hooks]]\non = {ALL}\nappend = {:?}\n[[hooks]]\non = {ALL}\nrun = [{:?}]\n",
-        lab.path("appended").display().to_string(),
+        env.path("appended").display().to_string(),
         tell.display().to_string()
     )
 }
 
-fn both_told(lab: &TestEnv, job: &Background<'_>, names: &[&str]) {
-    told(&lab.path("appended"), names);
+fn both_told(env: &TestEnv, job: &Background<'_>, names: &[&str]) {
+    told(&env.path("appended"), names);
     // Commands run side by side, so their order is not that of the events.
     let sorted = |mut names: Vec<String>| {
         names.sort();
         names
     };
     let wanted = sorted(names.iter().map(|name| name.to_string()).collect());
-    let ran = lab.path("ran");
+    let ran = env.path("ran");
     assert!(eventually(PATIENCE, || sorted(names_in(&ran)) == wanted), "{wanted:?}: {:?}", names_in(&ran));
-    for event in events_in(&lab.path("appended")).iter().chain(&events_in(&ran)) {
+    for event in events_in(&env.path("appended")).iter().chain(&events_in(&ran)) {
         assert_eq!(event["job"], job.id.as_str(), "{event}");
         assert!(event["time"].is_string() && event["run"] == 1, "{event}");
     }
     assert!(!job.events().contains(&"hook_failed".into()), "{:?}", job.events());
-    assert_eq!(lab.leftovers_after(PATIENCE), Vec::<String>::new());
+    assert_eq!(env.leftovers_after(PATIENCE), Vec::<String>::new());
 }
 
 #[test]
@@ -86,15 +86,15 @@ fn each_event_is_told_to_commands_and_files() {
         (&[], "sleep 20 & until [ -e go ]; do sleep 0.01; done; exit 0", &["started", "leaked", "ended"]),
     ];
     for (args, script, names) in cases {
-        let lab = TestEnv::as_me();
-        let hooks = both(&lab);
-        let job = start_with(&lab, &hooks).args(args).sh(script).begin();
+        let env = TestEnv::as_me();
+        let hooks = both(&env);
+        let job = start_with(&env, &hooks).args(args).sh(script).begin();
         if names.contains(&"ready") {
             assert!(eventually(PATIENCE, || job.state() == "ready"), "{}", job.state());
         }
-        lab.write("go", "");
+        env.write("go", "");
         assert!(job.wait_over(PATIENCE), "{script}: {}", job.state());
-        both_told(&lab, &job, names);
+        both_told(&env, &job, names);
     }
 }
 
@@ -102,16 +102,16 @@ fn each_event_is_told_to_commands_and_files() {
 #[test]
 fn a_command_runs_whatever_its_time_limit_is() {
     for (limit, ran) in [("90s", true), ("1h1m1.5s", true), ("0.4ms", false)] {
-        let lab = TestEnv::as_me();
-        let tell = lab.script("tell", &format!("#!/bin/sh\ncat >>{}\n", lab.path("ran").display()));
+        let env = TestEnv::as_me();
+        let tell = env.script("tell", &format!("#!/bin/sh\ncat >>{}\n", env.path("ran").display()));
         let hooks = format!(
             "[[hooks]]\non = [\"ended\"]\nrun = [{:?}]\ntimeout = {limit:?}\n",
             tell.display().to_string()
         );
-        let job = start_with(&lab, &hooks).command(["true"]).begin();
+        let job = start_with(&env, &hooks).command(["true"]).begin();
         assert!(job.wait_over(PATIENCE), "{limit}: {}", job.state());
         if ran {
-            told(&lab.path("ran"), &["ended"]);
+            told(&env.path("ran"), &["ended"]);
             assert!(!job.events().contains(&"hook_failed".into()), "{limit}: {:?}", job.events());
         } else {
             let why = || fs::read_to_string(job.dir().join("events.jsonl")).unwrap_or_default();
@@ -122,25 +122,25 @@ fn a_command_runs_whatever_its_time_limit_is() {
 
 #[test]
 fn the_loss_of_a_keeper_is_told() {
-    let lab = TestEnv::as_me();
-    let hooks = both(&lab);
-    let job = start_with(&lab, &hooks).command(["sleep", &lab.oracle.nap()]).begin();
+    let env = TestEnv::as_me();
+    let hooks = both(&env);
+    let job = start_with(&env, &hooks).command(["sleep", &env.oracle.nap()]).begin();
     job.process("keeper").expect("a keeper").signal("KILL");
     assert!(job.wait_over(PATIENCE), "{}", job.state());
-    both_told(&lab, &job, &["started", "lost", "killed", "ended"]);
+    both_told(&env, &job, &["started", "lost", "killed", "ended"]);
 }
 
 #[test]
 fn the_process_that_finishes_a_lost_job_tells_its_hooks() {
-    let lab = TestEnv::as_me();
-    let hooks = both(&lab);
-    let job = start_with(&lab, &hooks).command(["sleep", &lab.oracle.nap()]).begin();
+    let env = TestEnv::as_me();
+    let hooks = both(&env);
+    let job = start_with(&env, &hooks).command(["sleep", &env.oracle.nap()]).begin();
     // Its helper outlives the keepers, and would report the start after the other one's message.
-    told(&lab.path("appended"), &["started"]);
+    told(&env.path("appended"), &["started"]);
     job.lose();
-    let swept = lab.quell("sweep").finish();
+    let swept = env.quell("sweep").finish();
     assert!(matches!(swept.code(), Some(0 | 5)), "{}", swept.stderr);
-    both_told(&lab, &job, &["started", "lost", "killed", "ended"]);
+    both_told(&env, &job, &["started", "lost", "killed", "ended"]);
 }
 
 /// Why a hook failed, as the history tells it.
@@ -153,16 +153,16 @@ fn failures(job: &Background<'_>) -> Vec<String> {
 
 #[test]
 fn a_bad_hook_is_recorded_and_harms_nothing() {
-    let lab = TestEnv::as_me();
-    let forks = lab.script(
+    let env = TestEnv::as_me();
+    let forks = env.script(
         "forks",
-        &format!("#!/bin/sh\nsetsid sleep {0} & (sleep {0} &) ; exit 0\n", lab.oracle.nap()),
+        &format!("#!/bin/sh\nsetsid sleep {0} & (sleep {0} &) ; exit 0\n", env.oracle.nap()),
     );
     for (run, why) in [
         (r#"["false"]"#.into(), Some("exit code 1")),
         (r#"["no-such-program"]"#.into(), Some("it can't be found")),
-        (format!("[{:?}]", lab.write("plain", "").display().to_string()), Some("it can't be executed")),
-        (format!(r#"["sleep", "{}"]"#, lab.oracle.nap()), Some("it took too long")),
+        (format!("[{:?}]", env.write("plain", "").display().to_string()), Some("it can't be executed")),
+        (format!(r#"["sleep", "{}"]"#, env.oracle.nap()), Some("it took too long")),
         (r#"["sh", "-c", "kill -9 $$"]"#.into(), Some("exit code 137")),
         (format!("[{:?}]", forks.display().to_string()), None),
         // One that doesn't read what it is told.
@@ -170,7 +170,7 @@ fn a_bad_hook_is_recorded_and_harms_nothing() {
     ] {
         let timeout = if why == Some("it took too long") { "300ms" } else { "1m" };
         let hooks = format!("[[hooks]]\non = [\"started\"]\nrun = {run}\ntimeout = {timeout:?}\n");
-        let job = start_with(&lab, &hooks).command(["sleep", "20"]).begin();
+        let job = start_with(&env, &hooks).command(["sleep", "20"]).begin();
         match why {
             Some(why) => {
                 assert!(eventually(PATIENCE, || failures(&job) == [why]), "{run}: {:?}", failures(&job));
@@ -179,64 +179,64 @@ fn a_bad_hook_is_recorded_and_harms_nothing() {
             None => assert_eq!(failures(&job), Vec::<String>::new(), "{run}"),
         }
         assert_eq!(job.stop(&["--now"]).code(), Some(0), "{run}");
-        assert_eq!(lab.leftovers_after(PATIENCE), Vec::<String>::new(), "{run}");
+        assert_eq!(env.leftovers_after(PATIENCE), Vec::<String>::new(), "{run}");
         assert_eq!(failures(&job).len(), usize::from(why.is_some()), "{run}");
     }
     let append = format!(
         "[[hooks]]\non = [\"started\"]\nappend = {:?}\n",
-        lab.path("no/such/dir").display().to_string()
+        env.path("no/such/dir").display().to_string()
     );
-    let job = start_with(&lab, &append).command(["sleep", "20"]).begin();
+    let job = start_with(&env, &append).command(["sleep", "20"]).begin();
     assert!(eventually(PATIENCE, || failures(&job).len() == 1), "{:?}", job.events());
 }
 
 #[test]
 fn a_hook_that_hangs_delays_neither_the_stop_nor_other_hooks() {
-    let lab = TestEnv::as_me();
-    let appended = lab.path("appended");
+    let env = TestEnv::as_me();
+    let appended = env.path("appended");
     let hooks = format!(
         "[[hooks]]\non = [\"started\", \"ended\"]\nrun = [\"sleep\", \"{}\"]\ntimeout = \"5m\"\n[[hooks]]\non = [\"ended\"]\nappend = {:?}\n",
-        lab.oracle.nap(),
+        env.oracle.nap(),
         appended.display().to_string()
     );
-    let job = start_with(&lab, &hooks).command(["sleep", "20"]).begin();
+    let job = start_with(&env, &hooks).command(["sleep", "20"]).begin();
     let done = job.stop(&["--now"]);
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     assert!(done.took < PATIENCE, "{:?}", done.took);
     told(&appended, &["ended"]);
-    // The hooks are still at work: what they do belongs to no job, and is ended with the lab.
-    let at_work = || lab.oracle.survivors().iter().any(|process| process.command.starts_with("sleep 50."));
-    assert!(eventually(PATIENCE, at_work), "{:?}", lab.oracle.survivors());
+    // The hooks are still at work: what they do belongs to no job, and is ended with the environment.
+    let at_work = || env.oracle.survivors().iter().any(|process| process.command.starts_with("sleep 50."));
+    assert!(eventually(PATIENCE, at_work), "{:?}", env.oracle.survivors());
 }
 
 #[test]
 fn a_hook_at_work_does_not_keep_a_lost_job_alive() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     let hooks = format!(
         "[[hooks]]\non = [\"started\"]\nrun = [\"sleep\", \"{}\"]\ntimeout = \"5m\"\n",
-        lab.oracle.nap()
+        env.oracle.nap()
     );
-    let job = start_with(&lab, &hooks).command(["sleep", "20"]).begin();
+    let job = start_with(&env, &hooks).command(["sleep", "20"]).begin();
     assert!(eventually(PATIENCE, || {
-        lab.oracle.survivors().iter().any(|process| process.command.starts_with("sleep 50."))
+        env.oracle.survivors().iter().any(|process| process.command.starts_with("sleep 50."))
     }));
     job.lose();
-    let view = quell(&lab).job(&job.id).and_then(|job| job.view());
+    let view = quell(&env).job(&job.id).and_then(|job| job.view());
     let view = view.unwrap_or_else(|error| panic!("{error}: {:?}", job.receipt()));
     assert_eq!(view.state, quell::JobState::Ended, "the hook is taken for a keeper");
 }
 
 #[test]
 fn a_hook_knows_nothing_that_only_the_job_was_given() {
-    let lab = TestEnv::as_me();
-    let tell = lab
-        .script("tell", &format!("#!/bin/sh\n(cat; env) >>{}\necho end >>{0}\n", lab.path("ran").display()));
+    let env = TestEnv::as_me();
+    let tell = env
+        .script("tell", &format!("#!/bin/sh\n(cat; env) >>{}\necho end >>{0}\n", env.path("ran").display()));
     let hooks = format!("[[hooks]]\non = [\"started\"]\nrun = [{:?}]\n", tell.display().to_string());
-    let job = start_with(&lab, &hooks)
+    let job = start_with(&env, &hooks)
         .args(["--env", "TOKEN=s3cret-of-the-job", "--mask", "TOKEN"])
         .sh("echo $TOKEN; sleep 20 # s3cret-of-the-job")
         .begin();
-    let ran = || fs::read_to_string(lab.path("ran")).unwrap_or_default();
+    let ran = || fs::read_to_string(env.path("ran")).unwrap_or_default();
     assert!(eventually(PATIENCE, || ran().ends_with("end\n")), "{}", ran());
     assert!(!ran().contains("s3cret"), "{}", ran());
     // The program itself has it, of course.
@@ -245,16 +245,16 @@ fn a_hook_knows_nothing_that_only_the_job_was_given() {
 
 #[test]
 fn hooks_outlast_a_job_that_is_over_at_once() {
-    let lab = TestEnv::as_me();
-    let hooks = both(&lab);
+    let env = TestEnv::as_me();
+    let hooks = both(&env);
     for round in 1..=5 {
-        let job = start_with(&lab, &hooks).command(["true"]).begin();
+        let job = start_with(&env, &hooks).command(["true"]).begin();
         assert!(job.wait_over(PATIENCE), "{}", job.state());
         let events =
-            || events_in(&lab.path("ran")).iter().filter(|event| event["job"] == job.id.as_str()).count();
+            || events_in(&env.path("ran")).iter().filter(|event| event["job"] == job.id.as_str()).count();
         assert!(eventually(PATIENCE, || events() == 2), "round {round}: {}", events());
     }
-    assert_eq!(lab.leftovers_after(PATIENCE), Vec::<String>::new());
+    assert_eq!(env.leftovers_after(PATIENCE), Vec::<String>::new());
     // Nothing is left to wait for.
-    assert!(lab.oracle.survivors_after(Duration::ZERO).is_empty());
+    assert!(env.oracle.survivors_after(Duration::ZERO).is_empty());
 }

@@ -30,9 +30,9 @@ use crate::{
 struct Owner(Child);
 
 impl Owner {
-    fn new(lab: &TestEnv, script: &str) -> Owner {
+    fn new(env: &TestEnv, script: &str) -> Owner {
         let mut command = Command::new("sh");
-        Owner(command.args(["-c", script]).env("N", lab.oracle.nap()).spawn().expect("sh"))
+        Owner(command.args(["-c", script]).env("N", env.oracle.nap()).spawn().expect("sh"))
     }
 
     fn pid(&self) -> String {
@@ -50,8 +50,8 @@ impl Drop for Owner {
     }
 }
 
-fn nap<'l>(lab: &'l TestEnv, quell: Quell<'l>) -> Background<'l> {
-    quell.args(["--grace", "300ms"]).command(["sleep", &lab.oracle.nap()]).begin()
+fn nap<'l>(env: &'l TestEnv, quell: Quell<'l>) -> Background<'l> {
+    quell.args(["--grace", "300ms"]).command(["sleep", &env.oracle.nap()]).begin()
 }
 
 /// It has ended for the sake of its owner.
@@ -65,11 +65,11 @@ fn follows(job: &Background<'_>, what: &str) {
 #[test]
 fn a_job_ends_with_its_owner_however_that_ends() {
     for setting in Setting::all() {
-        let lab = TestEnv::with(setting);
+        let env = TestEnv::with(setting);
         for signal in ["TERM", "KILL", "SEGV"] {
-            let owner = Owner::new(&lab, "sleep $N & wait");
-            let quell = lab.start().args(["--contain", setting.contain.word(), "--owner", &owner.pid()]);
-            let job = nap(&lab, quell);
+            let owner = Owner::new(&env, "sleep $N & wait");
+            let quell = env.start().args(["--contain", setting.contain.word(), "--owner", &owner.pid()]);
+            let job = nap(&env, quell);
             assert_eq!(job.state(), "running");
             owner.signal(signal);
             // No process has to reap it.
@@ -81,21 +81,21 @@ fn a_job_ends_with_its_owner_however_that_ends() {
 #[test]
 fn an_owner_may_be_killed_at_any_instant() {
     all_hold(2, &spread(4), |&(round, setting)| {
-        let lab = TestEnv::with(setting);
-        let owner = Owner::new(&lab, "exec sleep $N");
-        let quell = lab.start().args(["--contain", setting.contain.word(), "--owner", &owner.pid()]);
-        let start = quell.args(["--grace", "100ms"]).command(["sleep", &lab.oracle.nap()]).start();
+        let env = TestEnv::with(setting);
+        let owner = Owner::new(&env, "exec sleep $N");
+        let quell = env.start().args(["--contain", setting.contain.word(), "--owner", &owner.pid()]);
+        let start = quell.args(["--grace", "100ms"]).command(["sleep", &env.oracle.nap()]).start();
         let pause = pause_up_to(30_000);
         owner.signal("KILL");
         let started = start.finish();
         let what = format!("round {round}, {setting}, owner killed after {pause:?}: {:?}", started.code());
-        let left = lab.leftovers_after(PATIENCE);
-        if !left.is_empty() || !lab.ids("live").is_empty() {
-            return Err(format!("{what}: left behind: {left:?} {:?}", lab.ids("live")));
+        let left = env.leftovers_after(PATIENCE);
+        if !left.is_empty() || !env.ids("live").is_empty() {
+            return Err(format!("{what}: left behind: {left:?} {:?}", env.ids("live")));
         }
         // Either the start failed because the owner was gone, or the job ran and ended with it.
-        match (started.code(), lab.ids("jobs").as_slice()) {
-            (Some(0), [id]) => match cause(&lab.job(id).receipt().unwrap_or_default()) {
+        match (started.code(), env.ids("jobs").as_slice()) {
+            (Some(0), [id]) => match cause(&env.job(id).receipt().unwrap_or_default()) {
                 "owner_gone" => Ok(()),
                 other => Err(format!("{what}: it ended for {other}")),
             },
@@ -108,42 +108,42 @@ fn an_owner_may_be_killed_at_any_instant() {
 
 #[test]
 fn an_owner_that_is_gone_is_an_error_and_nothing_runs() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     let mut gone = Command::new("true").spawn().expect("true");
     let pid = gone.id().to_string();
     // A zombie is gone too.
     let dead = || Process::now(gone.id()).is_some_and(|process| process.state() == Some('Z'));
     assert!(eventually(PATIENCE, dead));
     for what in ["a zombie", "nobody"] {
-        let done = lab.start().args(["--owner", &pid]).sh("touch ran").finish();
+        let done = env.start().args(["--owner", &pid]).sh("touch ran").finish();
         assert_ne!(done.code(), Some(0), "{what}");
         assert_eq!(done.stderr.lines().count(), 1, "{what}: {}", done.stderr);
-        assert!(!lab.path("ran").exists(), "{what}");
-        assert_eq!(lab.ids("live"), Vec::<String>::new(), "{what}");
-        assert_eq!(lab.ids("jobs"), Vec::<String>::new(), "{what}");
+        assert!(!env.path("ran").exists(), "{what}");
+        assert_eq!(env.ids("live"), Vec::<String>::new(), "{what}");
+        assert_eq!(env.ids("jobs"), Vec::<String>::new(), "{what}");
         gone.wait().expect("wait");
     }
 }
 
 #[test]
 fn a_stranger_with_the_pid_of_the_owner_is_not_the_owner() {
-    let lab = TestEnv::as_me();
-    let stranger = Owner::new(&lab, "exec sleep $N");
+    let env = TestEnv::as_me();
+    let stranger = Owner::new(&env, "exec sleep $N");
     // The owner had this number, and is gone; it had started long before.
     let id = quell::ProcId { pid: stranger.0.id(), start: 1 };
     let owner = Some(quell::Owner::Process { id });
     let background = quell::Background { owner, ..quell::Background::default() };
-    let start = quell::JobRequest { mode: background.into(), ..crate::library::nap(&lab) };
-    let started = crate::library::quell(&lab).start(&start);
+    let start = quell::JobRequest { mode: background.into(), ..crate::library::nap(&env) };
+    let started = crate::library::quell(&env).start(&start);
     assert!(started.is_err(), "it lives for a stranger: {started:?}");
-    assert_eq!(lab.ids("jobs"), Vec::<String>::new());
+    assert_eq!(env.ids("jobs"), Vec::<String>::new());
 }
 
 #[test]
 fn a_job_that_is_to_be_kept_outlives_its_owner() {
-    let lab = TestEnv::as_me();
-    let owner = Owner::new(&lab, "exec sleep $N");
-    let job = nap(&lab, lab.start().args(["--owner", &owner.pid(), "--on-owner-exit", "keep"]));
+    let env = TestEnv::as_me();
+    let owner = Owner::new(&env, "exec sleep $N");
+    let job = nap(&env, env.start().args(["--owner", &owner.pid(), "--on-owner-exit", "keep"]));
     owner.signal("KILL");
     assert!(eventually(PATIENCE, || job.events().contains(&"owner_gone".to_owned())), "{:?}", job.events());
     assert_eq!(job.state(), "running");
@@ -153,18 +153,18 @@ fn a_job_that_is_to_be_kept_outlives_its_owner() {
 #[test]
 fn self_is_the_caller_and_parent_the_one_above() {
     for (word, survives_the_shell) in [("self", false), ("parent", true)] {
-        let lab = TestEnv::as_me();
+        let env = TestEnv::as_me();
         // Two shells: the inner one calls quell, and ends.
         let inner =
             format!("$Q start --grace 300ms --owner {word} -- sleep $N >id; touch started; [ -e no ]");
         let script = format!("sh -c '{inner}'; until [ -e go ]; do sleep 0.01; done");
         let mut outer = Command::new("sh");
-        outer.args(["-c", &script]).current_dir(lab.dir()).env("QUELL_HOME", lab.home());
-        outer.env("N", lab.oracle.nap()).env("Q", lab.quell_path());
+        outer.args(["-c", &script]).current_dir(env.dir()).env("QUELL_HOME", env.home());
+        outer.env("N", env.oracle.nap()).env("Q", env.quell_path());
         let mut outer = outer.spawn().expect("sh");
-        assert!(eventually(PATIENCE, || lab.path("started").exists()));
-        let id = fs::read_to_string(lab.path("id")).expect("id");
-        let job = lab.job(id.trim());
+        assert!(eventually(PATIENCE, || env.path("started").exists()));
+        let id = fs::read_to_string(env.path("id")).expect("id");
+        let job = env.job(id.trim());
         if survives_the_shell {
             assert_eq!(job.state(), "running", "{word}");
             assert!(!job.wait_over(Duration::from_millis(300)), "{word}: it ended with the inner shell");
@@ -172,7 +172,7 @@ fn self_is_the_caller_and_parent_the_one_above() {
         if !survives_the_shell {
             follows(&job, word);
         }
-        lab.write("go", "");
+        env.write("go", "");
         outer.wait().expect("wait");
         follows(&job, word);
     }
@@ -180,20 +180,20 @@ fn self_is_the_caller_and_parent_the_one_above() {
 
 #[test]
 fn a_session_is_stopped_as_a_whole_and_nothing_else() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     // One that names its session, one that inherits it, one that was started inside a job of it.
-    let named = nap(&lab, lab.start().args(["--owner", "session:red"]));
-    let inherited = nap(&lab, lab.start().env("QUELL_SESSION", "red"));
+    let named = nap(&env, env.start().args(["--owner", "session:red"]));
+    let inherited = nap(&env, env.start().env("QUELL_SESSION", "red"));
     let script = "$Q start -- sleep $N >inner-id && echo ready >$QUELL_TEST_READY; wait; sleep $N";
-    let outer = lab.start().args(["--owner", "session:red", "--grace", "300ms"]).script(script).begin();
-    let other = nap(&lab, lab.start().args(["--owner", "session:blue"]));
-    let nobodys = nap(&lab, lab.start());
-    let inner = lab.job(fs::read_to_string(lab.path("inner-id")).expect("inner-id").trim()).id.clone();
-    let spec = fs::read_to_string(lab.job(&inner).dir().join("spec.json")).expect("spec.json");
+    let outer = env.start().args(["--owner", "session:red", "--grace", "300ms"]).script(script).begin();
+    let other = nap(&env, env.start().args(["--owner", "session:blue"]));
+    let nobodys = nap(&env, env.start());
+    let inner = env.job(fs::read_to_string(env.path("inner-id")).expect("inner-id").trim()).id.clone();
+    let spec = fs::read_to_string(env.job(&inner).dir().join("spec.json")).expect("spec.json");
     assert!(spec.contains(r#""session":"red""#), "{spec}");
-    let done = lab.quell("stop").args(["--session", "red"]).finish();
+    let done = env.quell("stop").args(["--session", "red"]).finish();
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
-    for job in [&named, &inherited, &outer, &lab.job(&inner)] {
+    for job in [&named, &inherited, &outer, &env.job(&inner)] {
         assert!(job.is_over() && job.state() == "ended", "{}", job.state());
     }
     assert_eq!((other.state(), nobodys.state()), ("running".into(), "running".into()));
@@ -229,27 +229,27 @@ fn a_job_inside_a_job_ends_with_it() {
                 continue;
             }
             let what = format!("{setting}, {outer_verb}, {end:?}");
-            let lab = TestEnv::with(setting);
+            let env = TestEnv::with(setting);
             let script = "trap 'exit 0' TERM; \
                  $Q start --grace 3s -- $A askers $T 1 >inner-id && touch up; \
                  until [ -e go ]; do sleep 0.01; done";
-            let quell = lab.quell(outer_verb).args(["--contain", setting.contain.word(), "--grace", "5s"]);
+            let quell = env.quell(outer_verb).args(["--contain", setting.contain.word(), "--grace", "5s"]);
             let _outer = quell.script(script).start();
-            assert!(eventually(PATIENCE, || lab.path("up").exists()), "{what}");
-            let inner = fs::read_to_string(lab.path("inner-id")).expect("inner-id");
-            let inner = lab.job(inner.trim());
+            assert!(eventually(PATIENCE, || env.path("up").exists()), "{what}");
+            let inner = fs::read_to_string(env.path("inner-id")).expect("inner-id");
+            let inner = env.job(inner.trim());
             // In a namespace of its own the inner job's numbers mean nothing here.
             assert_eq!(inner.state(), "running", "{what}");
-            let outer_id = lab.ids("jobs").into_iter().find(|id| *id != inner.id).expect("the outer job");
-            let outer_job = lab.job(&outer_id);
+            let outer_id = env.ids("jobs").into_iter().find(|id| *id != inner.id).expect("the outer job");
+            let outer_job = env.job(&outer_id);
             match end {
-                End::Exit => drop(lab.write("go", "")),
+                End::Exit => drop(env.write("go", "")),
                 End::InnerStopped => {
                     // From without, whatever namespace its keeper is in.
                     let done = inner.stop(&[]);
                     assert_eq!(done.code(), Some(0), "{what}: {}", done.stderr);
                     assert!(inner.is_over() && !outer_job.is_over(), "{what}: {}", inner.state());
-                    lab.write("go", "");
+                    env.write("go", "");
                 }
                 End::Stop => {
                     let done = outer_job.stop(&[]);
@@ -261,14 +261,14 @@ fn a_job_inside_a_job_ends_with_it() {
                 }
             }
             assert!(outer_job.wait_over(PATIENCE), "{what}: {}", outer_job.state());
-            let alive = lab.oracle.survivors_after(PATIENCE);
+            let alive = env.oracle.survivors_after(PATIENCE);
             assert!(alive.is_empty(), "{what}: {alive:?}");
             // Killed whole, it is on record as ended at the next command at the latest. That one may not be able to prove
             // the end, and says so.
-            let first = lab.quell("sweep").finish();
+            let first = env.quell("sweep").finish();
             assert!(matches!(first.code(), Some(0 | 5)), "{what}: {} {}", first.stdout, first.stderr);
             assert!(first.code() == Some(0) || end == End::KeeperKilled, "{what}: {}", first.stdout);
-            let second = lab.quell("sweep").finish();
+            let second = env.quell("sweep").finish();
             assert_eq!(second.code(), first.code(), "{what}: {} {}", second.stdout, second.stderr);
             assert!(inner.is_over() && inner.state() == "ended", "{what}: {}", inner.state());
             if matches!(end, End::Exit | End::Stop) {
@@ -277,7 +277,7 @@ fn a_job_inside_a_job_ends_with_it() {
                 let told = inner.events().iter().filter(|event| *event == "owner_gone").count();
                 assert_eq!(told, 1, "{what}: {:?}", inner.events());
             }
-            assert_eq!(lab.leftovers(), Vec::<String>::new(), "{what}");
+            assert_eq!(env.leftovers(), Vec::<String>::new(), "{what}");
         }
     }
 }
@@ -288,23 +288,23 @@ fn a_stop_of_the_outer_job_asks_the_inner_program_once() {
     for setting in Setting::all() {
         for outer_verb in ["start", "run"] {
             let what = format!("{setting}, {outer_verb}");
-            let lab = TestEnv::with(setting);
+            let env = TestEnv::with(setting);
             // It goes a moment after it was asked, so that it could hear a second request.
             let script = "$Q start --grace 20s --ready-log up --wait-ready 20s -- bash -c \
                  'trap \"echo asked >>asked\" TERM; echo up; sleep $N & wait; sleep 0.3 & wait; wait; exit 0' \
                  >inner-id && touch up; \
                  sleep $N & wait";
-            let quell = lab.quell(outer_verb).args(["--contain", setting.contain.word(), "--grace", "20s"]);
+            let quell = env.quell(outer_verb).args(["--contain", setting.contain.word(), "--grace", "20s"]);
             let _outer = quell.script(script).start();
-            assert!(eventually(PATIENCE, || lab.path("up").exists()), "{what}");
-            let inner = fs::read_to_string(lab.path("inner-id")).expect("inner-id");
-            let inner = lab.job(inner.trim());
-            let outer_id = lab.ids("jobs").into_iter().find(|id| *id != inner.id).expect("the outer job");
-            let done = lab.job(&outer_id).stop(&[]);
+            assert!(eventually(PATIENCE, || env.path("up").exists()), "{what}");
+            let inner = fs::read_to_string(env.path("inner-id")).expect("inner-id");
+            let inner = env.job(inner.trim());
+            let outer_id = env.ids("jobs").into_iter().find(|id| *id != inner.id).expect("the outer job");
+            let done = env.job(&outer_id).stop(&[]);
             assert_eq!(done.code(), Some(0), "{what}: {}", done.stderr);
-            let receipt = lab.job(&outer_id).receipt().expect("a receipt");
+            let receipt = env.job(&outer_id).receipt().expect("a receipt");
             assert!(!was_killed(&receipt), "{what}: a process was not asked: {receipt:#}");
-            let asked = fs::read_to_string(lab.path("asked")).unwrap_or_default();
+            let asked = fs::read_to_string(env.path("asked")).unwrap_or_default();
             assert_eq!(asked, "asked\n", "{what}");
             assert!(inner.is_over(), "{what}");
             assert_eq!(inner.receipt().expect("a receipt")["root"]["outcome"]["code"], 0, "{what}");
@@ -324,16 +324,16 @@ fn goes_on(job: &Background<'_>, what: &str) {
 #[test]
 fn a_job_outlives_the_group_and_the_session_of_its_caller() {
     for setting in Setting::all() {
-        let lab = TestEnv::with(setting);
-        let quell = lab.start().args(["--contain", setting.contain.word(), "--grace", "300ms"]);
-        let words = quell.command(["sleep", &lab.oracle.nap()]).words();
+        let env = TestEnv::with(setting);
+        let quell = env.start().args(["--contain", setting.contain.word(), "--grace", "300ms"]);
+        let words = quell.command(["sleep", &env.oracle.nap()]).words();
         let mut caller = Command::new("setsid");
         caller.args(["sh", "-c", r#""$@" >id; touch started; sleep 50"#, "sh"]).args(words);
-        caller.current_dir(lab.dir()).env("QUELL_HOME", lab.home()).env("HOME", lab.dir());
+        caller.current_dir(env.dir()).env("QUELL_HOME", env.home()).env("HOME", env.dir());
         let mut caller = caller.spawn().expect("setsid");
-        assert!(eventually(PATIENCE, || lab.path("started").exists()), "{setting}");
-        let id = fs::read_to_string(lab.path("id")).expect("id");
-        let job = lab.job(id.trim());
+        assert!(eventually(PATIENCE, || env.path("started").exists()), "{setting}");
+        let id = fs::read_to_string(env.path("id")).expect("id");
+        let job = env.job(id.trim());
         let group = format!("-{}", caller.id());
         for signal in ["HUP", "INT", "TERM", "KILL"] {
             let _ = Command::new("kill").args(["-s", signal, "--", &group]).status();
@@ -348,14 +348,14 @@ fn a_job_outlives_the_terminal_of_its_caller() {
     if !has_program("tmux") {
         return skip("a_job_outlives_the_terminal…", "there is no tmux");
     }
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     {
-        let terminal = Terminal::open(&lab);
+        let terminal = Terminal::open(&env);
         terminal.line("$Q start --grace 300ms -- sleep $N >id; echo started");
         terminal.wait_for_line("started");
     }
-    let id = fs::read_to_string(lab.path("id")).expect("id");
-    goes_on(&lab.job(id.trim()), "the terminal is closed");
+    let id = fs::read_to_string(env.path("id")).expect("id");
+    goes_on(&env.job(id.trim()), "the terminal is closed");
 }
 
 #[test]
@@ -365,27 +365,27 @@ fn a_job_outlives_the_cgroup_of_its_caller() {
     }
     for contain in Setting::all().into_iter().filter(|s| s.user == TestEnv::as_me().user()).map(|s| s.contain)
     {
-        let lab = TestEnv::as_me();
-        let Some(cgroup) = lab.make_cgroup("caller") else {
+        let env = TestEnv::as_me();
+        let Some(cgroup) = env.make_cgroup("caller") else {
             return skip("a_job_outlives_the_cgroup…", "no v2");
         };
         let join = r#"echo $$ >"$0/cgroup.procs" && exec "$@""#;
         let join = ["sh", "-c", join, cgroup.to_str().expect("UTF-8")];
-        let quell = lab.start().wrapped(join).args(["--contain", contain.word(), "--grace", "300ms"]);
-        let job = quell.command(["sleep", &lab.oracle.nap()]).begin();
+        let quell = env.start().wrapped(join).args(["--contain", contain.word(), "--grace", "300ms"]);
+        let job = quell.command(["sleep", &env.oracle.nap()]).begin();
         fs::write(cgroup.join("cgroup.kill"), "1").expect("cgroup.kill");
         goes_on(&job, contain.word());
-        assert_eq!(lab.leftovers_after(PATIENCE), Vec::<String>::new(), "{contain:?}");
+        assert_eq!(env.leftovers_after(PATIENCE), Vec::<String>::new(), "{contain:?}");
     }
 }
 
 /// An owner exits while the keeper is stopped: the job is stopped as soon as its keeper runs again.
 #[test]
 fn an_owner_that_goes_while_the_keeper_sleeps_is_missed_when_it_wakes() {
-    let lab = TestEnv::as_me();
-    let owner = Owner::new(&lab, "exec sleep $N");
-    let job = nap(&lab, lab.start().args(["--owner", &owner.pid()]));
-    let keeper = crew(&lab, "quell-keeper");
+    let env = TestEnv::as_me();
+    let owner = Owner::new(&env, "exec sleep $N");
+    let job = nap(&env, env.start().args(["--owner", &owner.pid()]));
+    let keeper = crew(&env, "quell-keeper");
     assert!(signal_all("STOP", &keeper));
     owner.signal("KILL");
     assert!(signal_all("CONT", &keeper));
@@ -394,21 +394,21 @@ fn an_owner_that_goes_while_the_keeper_sleeps_is_missed_when_it_wakes() {
 
 #[test]
 fn a_run_is_part_of_its_session() {
-    let lab = TestEnv::as_me();
-    let told = lab.path("told");
+    let env = TestEnv::as_me();
+    let told = env.path("told");
     let config =
-        lab.write("hooks.toml", &format!("[[hooks]]\non = [\"started\", \"ended\"]\nappend = {told:?}\n"));
+        env.write("hooks.toml", &format!("[[hooks]]\non = [\"started\", \"ended\"]\nappend = {told:?}\n"));
     let script = "echo $QUELL_SESSION; echo ready >$QUELL_TEST_READY; exec sleep $N";
-    let by_variable = || lab.run().env("QUELL_SESSION", "red");
-    let by_option = || lab.run().args(["--owner", "session:red"]);
+    let by_variable = || env.run().env("QUELL_SESSION", "red");
+    let by_option = || env.run().args(["--owner", "session:red"]);
     for run in [by_variable(), by_option()] {
         let mut run = run.env("QUELL_CONFIG", &config).script(script).start();
         run.wait_ready().expect("ready");
         let list =
-            |session: &str| lab.quell("list").args(["--session", session, "--json"]).finish().envelope();
+            |session: &str| env.quell("list").args(["--session", session, "--json"]).finish().envelope();
         assert_eq!(list("blue")["data"]["jobs"], json!([]));
         assert_eq!(list("red")["data"]["jobs"][0]["session"], "red", "{:#}", list("red"));
-        let done = lab.quell("stop").args(["--session", "red"]).finish();
+        let done = env.quell("stop").args(["--session", "red"]).finish();
         assert_eq!(done.code(), Some(0), "{}", done.stderr);
         let run = run.finish();
         assert_eq!((run.code(), run.stdout.as_str()), (Some(143), "red\n"), "{}", run.stderr);
@@ -419,14 +419,14 @@ fn a_run_is_part_of_its_session() {
 
 #[test]
 fn a_session_in_the_environment_is_checked_as_one_on_the_command_line() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     for session in ["../x\u{1b}[31m", ".x", "a b"] {
-        for (quell, code) in [(lab.start(), 2), (lab.run(), 125)] {
+        for (quell, code) in [(env.start(), 2), (env.run(), 125)] {
             let done = quell.env("QUELL_SESSION", session).command(["true"]).finish();
             crate::cli::bad_input::one_clear_line(&done, code);
             let said = &done.stderr;
             assert!(said.contains("QUELL_SESSION") && !said.contains('\u{1b}'), "{said}");
         }
     }
-    assert_eq!(lab.ids("jobs"), Vec::<String>::new());
+    assert_eq!(env.ids("jobs"), Vec::<String>::new());
 }

@@ -64,15 +64,15 @@ fn becomes_ready(job: &Background<'_>, what: &str) {
 
 #[test]
 fn a_command_makes_it_ready_whatever_its_time_limit_is() {
-    let lab = TestEnv::as_me();
-    let start = lab.start().env("QUELL_READY_TIMEOUT", "90s").args(["--ready-cmd", "true"]);
-    let job = start.command(["sleep", &lab.oracle.nap()]).begin();
+    let env = TestEnv::as_me();
+    let start = env.start().env("QUELL_READY_TIMEOUT", "90s").args(["--ready-cmd", "true"]);
+    let job = start.command(["sleep", &env.oracle.nap()]).begin();
     becomes_ready(&job, "a limit of 90 s");
 }
 
 #[test]
 fn a_line_of_either_stream_makes_it_ready() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     for (script, regex) in [
         ("echo starting; sleep 0.05; echo 'listening on 80'", "listening on [0-9]+"),
         ("echo 'listening on 80' >&2", "^listening"),
@@ -81,7 +81,7 @@ fn a_line_of_either_stream_makes_it_ready() {
         // Behind much that doesn't match.
         ("seq 100000; echo listening", "^listening$"),
     ] {
-        let job = lab.start().args(["--ready-log", regex]).sh(&format!("{script}; sleep 20")).begin();
+        let job = env.start().args(["--ready-log", regex]).sh(&format!("{script}; sleep 20")).begin();
         becomes_ready(&job, script);
         job.stop(&["--now"]);
     }
@@ -93,7 +93,7 @@ fn a_line_of_either_stream_makes_it_ready() {
         ("printf listening; sleep 0.1; echo ' failed: port taken'", "^listening$"),
         ("printf listening", "listening"),
     ] {
-        let job = lab.start().args(["--ready-log", regex]).sh(&format!("{script}; sleep 20")).begin();
+        let job = env.start().args(["--ready-log", regex]).sh(&format!("{script}; sleep 20")).begin();
         stays_unready(&job, script);
         job.stop(&["--now"]);
     }
@@ -101,29 +101,29 @@ fn a_line_of_either_stream_makes_it_ready() {
 
 #[test]
 fn the_carriage_return_of_a_terminal_is_not_part_of_the_line() {
-    let lab = TestEnv::as_me();
-    let script = format!("echo listening; sleep {}", lab.oracle.nap());
-    let job = lab.start().args(["--pty", "--ready-log", "^listening$"]).sh(&script).begin();
+    let env = TestEnv::as_me();
+    let script = format!("echo listening; sleep {}", env.oracle.nap());
+    let job = env.start().args(["--pty", "--ready-log", "^listening$"]).sh(&script).begin();
     becomes_ready(&job, "a terminal");
-    let waited = lab.quell("wait").args([&job.id, "--log", "^listening$", "--timeout", "20s"]).finish();
+    let waited = env.quell("wait").args([&job.id, "--log", "^listening$", "--timeout", "20s"]).finish();
     assert_eq!(waited.code(), Some(0), "{}", waited.stderr);
-    let found = lab.quell("logs").args([&job.id, "--grep", "^listening$"]).finish();
+    let found = env.quell("logs").args([&job.id, "--grep", "^listening$"]).finish();
     assert_eq!(found.stdout, "listening\r\n");
 }
 
 /// A line is one line, whatever its length.
 #[test]
 fn a_long_line_makes_it_ready() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     let script = "head -c 100000 /dev/zero | tr '\\0' x; echo END; sleep 20";
-    let job = lab.start().args(["--ready-log", "^x+END$"]).sh(script).begin();
+    let job = env.start().args(["--ready-log", "^x+END$"]).sh(script).begin();
     becomes_ready(&job, "a long line");
     job.stop(&["--now"]);
 }
 
 #[test]
 fn what_makes_no_sense_is_a_usage_error_that_names_it() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     for (args, word) in [
         (["--ready-log", "(["], "(["),
         (["--ready-http", "https://localhost/"], "https://localhost/"),
@@ -141,11 +141,11 @@ fn what_makes_no_sense_is_a_usage_error_that_names_it() {
         (["--wait-ready", "soon"], "soon"),
         (["--wait-ready", "1s"], "--ready-port"),
     ] {
-        let done = lab.start().args(args).command(["true"]).finish();
+        let done = env.start().args(args).command(["true"]).finish();
         assert_eq!(done.code(), Some(2), "{args:?}: {}", done.stderr);
         assert!(done.stderr.contains(word), "{args:?}: {}", done.stderr);
     }
-    assert_eq!(lab.ids("jobs"), Vec::<String>::new());
+    assert_eq!(env.ids("jobs"), Vec::<String>::new());
 }
 
 #[test]
@@ -153,8 +153,8 @@ fn a_port_counts_when_a_process_of_the_job_listens_on_it() {
     if !has_program("python3") {
         return skip("a_port_counts_when_a_process_of_the_job_listens_on_it", "no python3 here");
     }
-    let lab = TestEnv::as_me();
-    let listen = lab.write("listen.py", LISTEN);
+    let env = TestEnv::as_me();
+    let listen = env.write("listen.py", LISTEN);
     let listen = listen.display();
     // What is not here can't be tested: a host without IPv6.
     let six = TcpListener::bind("[::1]:0").is_ok();
@@ -168,23 +168,23 @@ fn a_port_counts_when_a_process_of_the_job_listens_on_it() {
         let script = format!(
             "until [ -e go ]; do sleep 0.01; done; {wait}{before}python3 {listen} {port} {address}{there}"
         );
-        let job = lab
+        let job = env
             .start()
             .args(["--ready-port", &port.to_string()])
             .env("QUELL_READY_INTERVAL", "20ms")
             .sh(&script)
             .begin();
         stays_unready(&job, address);
-        lab.write("go", "");
+        env.write("go", "");
         becomes_ready(&job, &script);
         job.stop(&["--now"]);
-        fs::remove_file(lab.path("go")).expect("a file");
+        fs::remove_file(env.path("go")).expect("a file");
     }
     // A stranger: this test.
     let stranger = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = stranger.local_addr().expect("an address").port().to_string();
     let job =
-        lab.start().args(["--ready-port", &port]).env("QUELL_READY_INTERVAL", "20ms").sh("sleep 20").begin();
+        env.start().args(["--ready-port", &port]).env("QUELL_READY_INTERVAL", "20ms").sh("sleep 20").begin();
     stays_unready(&job, "a stranger's port");
 }
 
@@ -193,11 +193,11 @@ fn a_server_that_goes_into_the_background_gets_ready_too() {
     if !has_program("python3") {
         return skip("a_server_that_goes_into_the_background_gets_ready_too", "no python3 here");
     }
-    let lab = TestEnv::as_me();
-    let listen = lab.write("listen.py", LISTEN);
+    let env = TestEnv::as_me();
+    let listen = env.write("listen.py", LISTEN);
     let port = free_port();
     let script = format!("setsid python3 {} {port} 127.0.0.1 & exit 0", listen.display());
-    let job = lab
+    let job = env
         .start()
         .args(["--until", "tree", "--ready-port", &port.to_string(), "--wait-ready", "20s"])
         .env("QUELL_READY_INTERVAL", "20ms")
@@ -211,19 +211,19 @@ fn an_answer_from_200_to_399_makes_it_ready() {
     if !has_program("python3") {
         return skip("an_answer_from_200_to_399_makes_it_ready", "no python3 here");
     }
-    let lab = TestEnv::as_me();
-    let serve = lab.write("serve.py", SERVE);
+    let env = TestEnv::as_me();
+    let serve = env.write("serve.py", SERVE);
     for (bad, good) in [("500", "200"), ("404", "302"), ("199", "399"), ("2000", "204")] {
-        lab.write("status", bad);
+        env.write("status", bad);
         let port = free_port();
-        let job = lab
+        let job = env
             .start()
             .args(["--ready-http", &format!("http://127.0.0.1:{port}/health?x=1")])
             .env("QUELL_READY_INTERVAL", "20ms")
             .command(["python3", serve.to_str().expect("a path"), &port.to_string()])
             .begin();
         stays_unready(&job, bad);
-        lab.write("status", good);
+        env.write("status", good);
         becomes_ready(&job, good);
         job.stop(&["--now"]);
     }
@@ -231,66 +231,66 @@ fn an_answer_from_200_to_399_makes_it_ready() {
 
 #[test]
 fn a_server_that_never_answers_holds_up_nothing() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     // It is not a member of the job, so that it does not end with the job: a client of it waits.
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}/", silent.local_addr().expect("an address"));
-    let events = lab.path("events.ndjson");
+    let events = env.path("events.ndjson");
     let config =
         format!("[[hooks]]\non = [\"started\", \"ended\"]\nappend = {:?}\n", events.display().to_string());
-    let config = lab.write("own.toml", &config);
-    let job = lab
+    let config = env.write("own.toml", &config);
+    let job = env
         .start()
         .args(["--ready-http", &url])
         .env("QUELL_CONFIG", &config)
         .env("QUELL_READY_INTERVAL", "20ms")
         // Far longer than this test waits for anything.
         .env("QUELL_READY_TIMEOUT", "10m")
-        .command(["sleep", &lab.oracle.nap()])
+        .command(["sleep", &env.oracle.nap()])
         .begin();
     let asked = silent.accept().expect("a question");
     stays_unready(&job, "no answer");
     assert_eq!(job.stop(&["--now"]).code(), Some(0));
     let told = || fs::read_to_string(&events).is_ok_and(|text| text.lines().count() == 2);
     assert!(eventually(PATIENCE, told), "the hook waits for the server");
-    assert_eq!(lab.leftovers_after(PATIENCE), Vec::<String>::new());
+    assert_eq!(env.leftovers_after(PATIENCE), Vec::<String>::new());
     drop(asked);
 }
 
 #[test]
 fn a_command_that_succeeds_at_last_makes_it_ready() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     // It fails three times; and what it starts is gone when it has ended, which the oracle sees by its token.
-    let cmd = format!("sleep {} & echo x >>tries; [ $(wc -l <tries) -gt 3 ]", lab.oracle.nap());
+    let cmd = format!("sleep {} & echo x >>tries; [ $(wc -l <tries) -gt 3 ]", env.oracle.nap());
     let job =
-        lab.start().args(["--ready-cmd", &cmd]).env("QUELL_READY_INTERVAL", "20ms").sh("sleep 20").begin();
+        env.start().args(["--ready-cmd", &cmd]).env("QUELL_READY_INTERVAL", "20ms").sh("sleep 20").begin();
     becomes_ready(&job, &cmd);
-    assert_eq!(fs::read_to_string(lab.path("tries")).expect("tries").lines().count(), 4);
-    let gone = || !lab.oracle.survivors().iter().any(|process| process.command.starts_with("sleep 50."));
+    assert_eq!(fs::read_to_string(env.path("tries")).expect("tries").lines().count(), 4);
+    let gone = || !env.oracle.survivors().iter().any(|process| process.command.starts_with("sleep 50."));
     assert!(eventually(PATIENCE, gone), "what the command started is left");
 }
 
 #[test]
 fn a_command_that_hangs_is_ended() {
-    let lab = TestEnv::as_me();
-    let hang = format!("echo x >>tries; setsid sleep {} & sleep {}", lab.oracle.nap(), lab.oracle.nap());
+    let env = TestEnv::as_me();
+    let hang = format!("echo x >>tries; setsid sleep {} & sleep {}", env.oracle.nap(), env.oracle.nap());
     let begin = |timeout: &str| {
-        let start = lab.start().args(["--ready-cmd", &hang]).env("QUELL_READY_INTERVAL", "20ms");
+        let start = env.start().args(["--ready-cmd", &hang]).env("QUELL_READY_INTERVAL", "20ms");
         start.env("QUELL_READY_TIMEOUT", timeout).sh("sleep 20").begin()
     };
     // By its own time limit; then it is tried again.
     let job = begin("100ms");
-    let tries = || fs::read_to_string(lab.path("tries")).unwrap_or_default().lines().count();
+    let tries = || fs::read_to_string(env.path("tries")).unwrap_or_default().lines().count();
     assert!(eventually(PATIENCE, || tries() >= 2), "{}", tries());
     assert_eq!(job.state(), "running");
     assert_eq!(job.stop(&["--now"]).code(), Some(0));
-    assert_eq!(lab.leftovers_after(PATIENCE), Vec::<String>::new());
+    assert_eq!(env.leftovers_after(PATIENCE), Vec::<String>::new());
     // By the end of the job, however much time it has.
     let before = tries();
     let job = begin("10m");
     assert!(eventually(PATIENCE, || tries() > before));
     assert_eq!(job.stop(&["--now"]).code(), Some(0));
-    assert_eq!(lab.leftovers_after(PATIENCE / 2), Vec::<String>::new());
+    assert_eq!(env.leftovers_after(PATIENCE / 2), Vec::<String>::new());
 }
 
 #[test]
@@ -352,81 +352,81 @@ fn a_job_whose_readiness_check_may_go_on_is_not_called_gone() {
 
 #[test]
 fn all_that_was_asked_for_must_hold() {
-    let lab = TestEnv::as_me();
-    let job = lab
+    let env = TestEnv::as_me();
+    let job = env
         .start()
         .args(["--ready-log", "^up$", "--ready-cmd", "test -e there"])
         .env("QUELL_READY_INTERVAL", "20ms")
         .sh("echo up; sleep 20")
         .begin();
     stays_unready(&job, "only the line");
-    lab.write("there", "");
+    env.write("there", "");
     becomes_ready(&job, "both");
 }
 
 #[test]
 fn a_wait_for_readiness_says_what_became_of_the_job() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     let start = |wait: &str, script: &str| {
-        lab.start().args(["--ready-log", "^up$", "--wait-ready", wait]).sh(script).finish()
+        env.start().args(["--ready-log", "^up$", "--wait-ready", wait]).sh(script).finish()
     };
     let done = start("20s", "sleep 0.1; echo up; sleep 20");
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
-    assert_eq!(lab.job(done.stdout.trim()).state(), "ready");
+    assert_eq!(env.job(done.stdout.trim()).state(), "ready");
     let done = start("200ms", "sleep 20");
     assert_eq!(done.code(), Some(6), "{}", done.stderr);
-    assert_eq!(lab.job(done.stdout.trim()).state(), "running");
+    assert_eq!(env.job(done.stdout.trim()).state(), "running");
     let began = Instant::now();
     let done = start("10m", "sleep 0.1; echo down; exit 0");
     assert_eq!(done.code(), Some(1), "{}", done.stderr);
     assert!(began.elapsed() < PATIENCE, "the end of the job is not seen");
-    assert_eq!(lab.job(done.stdout.trim()).state(), "ended");
+    assert_eq!(env.job(done.stdout.trim()).state(), "ended");
     // Ready, and over at once: it was ready.
     let done = start("10m", "echo up; exit 0");
     assert!(matches!(done.code(), Some(0 | 1)), "{}", done.stderr);
-    for id in lab.ids("live") {
-        lab.job(&id).stop(&["--now"]);
+    for id in env.ids("live") {
+        env.job(&id).stop(&["--now"]);
     }
 }
 
 #[test]
 fn each_run_has_to_get_ready_anew() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     // Ready in its first run only.
     let script =
         "if [ -e again ]; then sleep 20; fi; echo up; until [ -e again ]; do sleep 0.01; done; exit 1";
-    let job = lab
+    let job = env
         .start()
         .args(["--ready-log", "^up$", "--restart", "on-failure"])
         .env("QUELL_START_RESTART_DELAY", "10ms")
         .sh(script)
         .begin();
     becomes_ready(&job, "the first run");
-    lab.write("again", "");
+    env.write("again", "");
     assert!(eventually(PATIENCE, || job.record().is_some_and(|record| record["run"] == 2)));
     assert!(eventually(PATIENCE, || job.state() == "running"), "{}", job.state());
     let record = job.record().expect("a record");
     assert!(record.get("ready").is_none(), "{record}");
-    let view = quell(&lab).job(&job.id).and_then(|job| job.view()).expect("a view");
+    let view = quell(&env).job(&job.id).and_then(|job| job.view()).expect("a view");
     assert_eq!((view.state, view.ready), (quell::JobState::Running, None));
 }
 
 #[test]
 fn a_command_of_the_run_before_does_not_make_the_next_one_ready() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     // The first run's command takes longer than the run, and then succeeds; later ones fail.
     let cmd =
         "[ -e first ] && exit 1; touch first; until [ -e second ]; do sleep 0.01; done; sleep 0.3; exit 0";
     let script =
         "if [ -e first ]; then touch second; sleep 20; fi; until [ -e first ]; do sleep 0.01; done; exit 1";
-    let job = lab
+    let job = env
         .start()
         .args(["--ready-cmd", cmd, "--restart", "on-failure"])
         .env("QUELL_START_RESTART_DELAY", "1ms")
         .env("QUELL_READY_INTERVAL", "20ms")
         .sh(script)
         .begin();
-    assert!(eventually(PATIENCE, || lab.path("second").exists()));
+    assert!(eventually(PATIENCE, || env.path("second").exists()));
     std::thread::sleep(Duration::from_millis(600));
     assert_eq!(job.state(), "running");
     assert!(!job.events().contains(&"ready".into()), "{:?}", job.events());
@@ -434,17 +434,17 @@ fn a_command_of_the_run_before_does_not_make_the_next_one_ready() {
 
 #[test]
 fn a_line_written_before_a_quick_exit_makes_it_ready() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     for (script, code, words) in [
         ("echo ready; exit 3", 0, "was ready, and has ended since: exited with 3"),
         ("echo no; exit 3", 1, "ended before it was ready: exited with 3"),
     ] {
         for _ in 0..20 {
-            let start = lab.start().args(["--ready-log", "^ready$", "--wait-ready", "20s"]);
+            let start = env.start().args(["--ready-log", "^ready$", "--wait-ready", "20s"]);
             let started = start.sh(script).finish();
             let what = format!("{script}: {}", started.stderr);
             assert_eq!(started.code(), Some(code), "{what}");
-            let job = lab.job(started.stdout.trim());
+            let job = env.job(started.stdout.trim());
             // Where it was seen before its end, there is nothing more to say.
             assert!(started.stderr.contains(words) || (code == 0 && started.stderr.is_empty()), "{what}");
             assert!(job.wait_over(PATIENCE), "{what}");
@@ -458,17 +458,17 @@ fn a_line_written_before_a_quick_exit_makes_it_ready() {
 
 #[test]
 fn a_job_that_waits_to_be_started_again_is_not_ready() {
-    let lab = TestEnv::as_me();
-    let start = lab.start().args(["--restart", "always", "--ready-log", "up"]);
+    let env = TestEnv::as_me();
+    let start = env.start().args(["--restart", "always", "--ready-log", "up"]);
     let start = start.env("QUELL_START_RESTART_DELAY", "50s").env("QUELL_START_RESTART_MAX_DELAY", "60s");
     let job = start.sh("echo up; until [ -e go ]; do sleep 0.01; done").begin();
     becomes_ready(&job, "it runs");
-    let wait = || lab.quell("wait").args([&job.id, "--ready", "--timeout", "100ms"]).finish();
+    let wait = || env.quell("wait").args([&job.id, "--ready", "--timeout", "100ms"]).finish();
     assert_eq!(wait().code(), Some(0));
-    fs::write(lab.path("go"), "").expect("go");
+    fs::write(env.path("go"), "").expect("go");
     assert!(eventually(PATIENCE, || job.state() == "waiting"), "{}", job.state());
     let waited = wait();
     assert_eq!(waited.code(), Some(6), "{}{}", waited.stdout, waited.stderr);
-    let status = lab.quell("status").args([&job.id, "--json"]).finish().envelope();
+    let status = env.quell("status").args([&job.id, "--json"]).finish().envelope();
     assert!(status["data"]["job"]["ready"].is_null(), "{status:#}");
 }

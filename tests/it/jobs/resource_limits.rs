@@ -25,9 +25,9 @@ fn a_line_of_any_length_is_shown_with_bounded_memory() {
     if !has_program("prlimit") {
         return skip("a_line_of_any_length_is_shown_with_bounded_memory", "there is no prlimit");
     }
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     let script = format!("echo first; head -c {LONG} /dev/zero | tr '\\0' x; echo; echo last");
-    let job = lab.start().args(["--max-log", "256M"]).sh(&script).begin();
+    let job = env.start().args(["--max-log", "256M"]).sh(&script).begin();
     assert!(job.wait_over(PATIENCE));
     let limit = ["prlimit", &format!("--as={MEMORY}"), "--"];
     for (options, size) in [
@@ -39,9 +39,9 @@ fn a_line_of_any_length_is_shown_with_bounded_memory() {
         (&["--follow", "--json", "--tail", "2"], LONG),
         (&["--json", "--tail", "2", "--budget", "1K"], 1),
     ] {
-        let path = lab.fresh("shown");
+        let path = env.fresh("shown");
         let words = [job.id.as_str()].into_iter().chain(options.iter().copied());
-        let quell = lab.quell("logs").wrapped(limit).args(words).stdout(File::create(&path).expect("a file"));
+        let quell = env.quell("logs").wrapped(limit).args(words).stdout(File::create(&path).expect("a file"));
         let done = quell.finish();
         assert_eq!(done.code(), Some(0), "{options:?}: {}", done.stderr);
         let bytes = fs::read(&path).expect("what was shown");
@@ -65,21 +65,21 @@ fn a_line_of_any_length_is_shown_with_bounded_memory() {
 
 #[test]
 fn a_start_that_fails_for_lack_of_descriptors_leaves_no_trace() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     let entries = |name: &str| {
-        let found = fs::read_dir(lab.home().join(name)).into_iter().flatten().flatten();
+        let found = fs::read_dir(env.home().join(name)).into_iter().flatten().flatten();
         found.map(|entry| format!("{name}/{}", entry.file_name().display())).collect::<Vec<_>>()
     };
     let kinds = [&[][..], &["--name", "it"], &["--pty"], &["--ready-cmd", "true"], &["--stdin", "pipe"]];
     let mut failed = 0;
     for (limit, options) in (5..30).flat_map(|limit| kinds.map(|options| (limit, options))) {
         let limited = format!("ulimit -n {limit}; exec \"$@\"");
-        let start = lab.start().wrapped(["bash", "-c", &limited, "bash"]).args(options);
-        let done = start.command(["sleep", &lab.oracle.nap()]).finish();
+        let start = env.start().wrapped(["bash", "-c", &limited, "bash"]).args(options);
+        let done = start.command(["sleep", &env.oracle.nap()]).finish();
         let what = format!("{limit} descriptors, {options:?}: {}{}", done.stdout, done.stderr);
         match done.code() {
             Some(0) => {
-                assert_eq!(lab.quell("stop").args(["--all", "--now"]).finish().code(), Some(0), "{what}")
+                assert_eq!(env.quell("stop").args(["--all", "--now"]).finish().code(), Some(0), "{what}")
             }
             Some(125) => {
                 failed += 1;
@@ -90,28 +90,28 @@ fn a_start_that_fails_for_lack_of_descriptors_leaves_no_trace() {
             }
             _ => panic!("{what}"),
         }
-        let _ = fs::remove_dir_all(lab.home());
+        let _ = fs::remove_dir_all(env.home());
     }
     assert!(failed > 20, "{failed}");
-    assert_eq!(lab.oracle.survivors_after(PATIENCE), vec![]);
+    assert_eq!(env.oracle.survivors_after(PATIENCE), vec![]);
 }
 
 #[test]
 fn a_run_that_too_few_descriptors_could_keep_is_refused_and_leaves_no_trace() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     for limit in 8..20 {
         let limited = format!("ulimit -n {limit}; exec \"$@\"");
-        let done = lab.run().wrapped(["bash", "-c", &limited, "bash"]).command(["true"]).finish();
+        let done = env.run().wrapped(["bash", "-c", &limited, "bash"]).command(["true"]).finish();
         assert_eq!(done.code(), Some(125), "{limit}: {}", done.stderr);
         assert!(done.stderr.contains("open files"), "{limit}: {}", done.stderr);
-        assert_eq!((lab.ids("jobs"), lab.ids("live")), (vec![], vec![]), "{limit}");
+        assert_eq!((env.ids("jobs"), env.ids("live")), (vec![], vec![]), "{limit}");
     }
     // The hard limit counts; the program has the caller's own soft one, after a restart too.
     let limited = ["bash", "-c", "ulimit -Sn 16; exec \"$@\"", "bash"];
-    let done = lab.run().wrapped(limited).sh("ulimit -n").finish();
+    let done = env.run().wrapped(limited).sh("ulimit -n").finish();
     assert_eq!((done.code(), done.stdout.as_str()), (Some(0), "16\n"), "{}", done.stderr);
     let limited = ["bash", "-c", "ulimit -Sn 64; exec \"$@\"", "bash"];
-    let start = lab.start().wrapped(limited).args(["--restart", "on-failure", "--restart-limit", "1"]);
+    let start = env.start().wrapped(limited).args(["--restart", "on-failure", "--restart-limit", "1"]);
     let job = start.env("QUELL_START_RESTART_DELAY", "5ms").sh("ulimit -n; exit 1").begin();
     assert!(job.wait_over(PATIENCE));
     assert_eq!(job.output("stdout"), "64\n64\n");
@@ -119,12 +119,12 @@ fn a_run_that_too_few_descriptors_could_keep_is_refused_and_leaves_no_trace() {
 
 #[test]
 fn a_job_with_few_descriptors_is_refused_or_accounted_truly() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     let script = "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do setsid sleep $N & done; echo up; wait";
     let mut kept = 0;
     for limit in [26, 28, 30, 48] {
         let limited = format!("ulimit -n {limit}; exec \"$@\"");
-        let start = lab.start().wrapped(["bash", "-c", &limited, "bash"]).env("N", lab.oracle.nap());
+        let start = env.start().wrapped(["bash", "-c", &limited, "bash"]).env("N", env.oracle.nap());
         let done =
             start.args(["--contain", "reaper", "--ready-log", "up", "--wait-ready"]).sh(script).finish();
         if done.code() == Some(125) {
@@ -132,10 +132,10 @@ fn a_job_with_few_descriptors_is_refused_or_accounted_truly() {
             continue;
         }
         kept += 1;
-        let job = lab.job(done.stdout.lines().last().unwrap_or_default());
+        let job = env.job(done.stdout.lines().last().unwrap_or_default());
         // Each has become `sleep`, which TERM ends.
         let asleep =
-            || lab.oracle.survivors().iter().filter(|process| process.command.starts_with("sleep")).count();
+            || env.oracle.survivors().iter().filter(|process| process.command.starts_with("sleep")).count();
         assert!(eventually(PATIENCE, || asleep() == 20), "{limit}");
         assert_eq!(job.stop(&["--grace", "20s"]).code(), Some(0), "{limit}");
         let receipt = job.receipt().expect("a receipt");
@@ -149,21 +149,21 @@ fn a_job_with_few_descriptors_is_refused_or_accounted_truly() {
 
 #[test]
 fn a_keeper_that_can_not_fork_says_so() {
-    let lab = TestEnv::new(User::Ordinary);
+    let env = TestEnv::new(User::Ordinary);
     for limit in 1..6 {
-        let mut words = lab.prefix();
+        let mut words = env.prefix();
         words.extend(["prlimit".into(), format!("--nproc={limit}")]);
         let mut start = Command::new(&words[0]);
-        start.args(&words[1..]).arg(lab.quell_path()).args(["start", "--", "true"]);
-        let done = start.env("QUELL_HOME", lab.home()).current_dir(lab.dir()).output().expect("prlimit");
+        start.args(&words[1..]).arg(env.quell_path()).args(["start", "--", "true"]);
+        let done = start.env("QUELL_HOME", env.home()).current_dir(env.dir()).output().expect("prlimit");
         let said = String::from_utf8_lossy(&done.stderr).into_owned();
         assert!(done.status.success() || !said.contains("the keeper was lost"), "{limit}: {said}");
     }
 }
 
 /// A file system of its own with few inodes, in a mount namespace that ends with the script.
-fn without_inodes(lab: &TestEnv, script: &str) -> Option<String> {
-    let place = lab.path("small");
+fn without_inodes(env: &TestEnv, script: &str) -> Option<String> {
+    let place = env.path("small");
     fs::create_dir(&place).expect("a directory");
     let mount = format!(
         "mount -t tmpfs -o nr_inodes=120,mode=700 none {p} && cd {p} || exit 77",
@@ -173,8 +173,8 @@ fn without_inodes(lab: &TestEnv, script: &str) -> Option<String> {
     let mut unshare = Command::new("unshare");
     unshare.args(if am_root() { &["-m"][..] } else { &["-Urm"] }).args(["bash", "-c"]);
     unshare.arg(format!("{mount}\n{fill}\n{script}"));
-    unshare.env("QUELL_HOME", place.join("home")).env("Q", lab.quell_path()).env("N", lab.oracle.nap());
-    unshare.env("T", lab.oracle.token());
+    unshare.env("QUELL_HOME", place.join("home")).env("Q", env.quell_path()).env("N", env.oracle.nap());
+    unshare.env("T", env.oracle.token());
     let output = unshare.output().ok().filter(|output| output.status.code() != Some(77))?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
@@ -183,7 +183,7 @@ fn without_inodes(lab: &TestEnv, script: &str) -> Option<String> {
 
 #[test]
 fn an_end_without_a_free_inode_is_on_record() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     for (what, end) in [
         ("a stop", "fill; $Q stop --json $id >said || exit 1"),
         ("its own end", "fill; kill $(cat pid); $Q wait $id >/dev/null"),
@@ -202,7 +202,7 @@ fn an_end_without_a_free_inode_is_on_record() {
              ls home/live home/done
              $Q status --json $id; :"
         );
-        let Some(said) = without_inodes(&lab, &script) else {
+        let Some(said) = without_inodes(&env, &script) else {
             return skip("an_end_without_a_free_inode_is_on_record", "no file system can be mounted here");
         };
         let answer = said.lines().last().and_then(|line| serde_json::from_str::<Value>(line).ok());
@@ -213,16 +213,16 @@ fn an_end_without_a_free_inode_is_on_record() {
         assert!(told, "{what}: {said}");
         let id = job["id"].as_str().expect("an id");
         assert!(said.contains(&format!("home/done:\n{id}\n")), "{what}: it is not settled: {said}");
-        fs::remove_dir(lab.path("small")).expect("an empty directory");
+        fs::remove_dir(env.path("small")).expect("an empty directory");
     }
-    assert!(lab.oracle.survivors_after(PATIENCE).is_empty());
+    assert!(env.oracle.survivors_after(PATIENCE).is_empty());
 }
 
 #[test]
 fn a_stack_that_is_too_small_is_an_error() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     for verb in ["list", "run", "start", "doctor", "--help"] {
-        let quell = lab.quell(verb).wrapped(["sh", "-c", "ulimit -s 64; exec \"$@\"", "sh"]);
+        let quell = env.quell(verb).wrapped(["sh", "-c", "ulimit -s 64; exec \"$@\"", "sh"]);
         let done = if ["run", "start"].contains(&verb) { quell.command(["true"]) } else { quell }.finish();
         assert_eq!(done.code(), Some(125), "{verb}: {:?} {}", done.signal(), done.stderr);
         assert!(
@@ -232,20 +232,20 @@ fn a_stack_that_is_too_small_is_an_error() {
         );
         assert!(done.stdout.is_empty(), "{}", done.stdout);
     }
-    let small = lab.quell("list").args(["--json"]).wrapped(["sh", "-c", "ulimit -s 64; exec \"$@\"", "sh"]);
+    let small = env.quell("list").args(["--json"]).wrapped(["sh", "-c", "ulimit -s 64; exec \"$@\"", "sh"]);
     let answer = small.finish().envelope();
     assert_eq!((&answer["ok"], &answer["type"]), (&Value::from(false), &Value::from("list")), "{answer}");
 }
 
 #[test]
 fn a_budget_is_for_all_that_is_shown() {
-    let lab = TestEnv::as_me();
-    let job = lab.start().sh("seq 5000; echo short >&2").begin();
+    let env = TestEnv::as_me();
+    let job = env.start().sh("seq 5000; echo short >&2").begin();
     assert!(job.wait_over(PATIENCE));
     for budget in [200, 250, 300, 500, 1000, 4096, 8000] {
         for options in [&[][..], &["--tail", "400"], &["--head", "50", "--tail", "50"], &["--grep", "1"]] {
             let words = [job.id.as_str(), "--budget", &budget.to_string()];
-            let done = lab.quell("logs").args(words).args(options).finish();
+            let done = env.quell("logs").args(words).args(options).finish();
             let what = format!("{budget} {options:?}: {} bytes\n{}", done.stdout.len(), done.stdout);
             assert!(done.stdout.len() <= budget, "{what}");
             let left_out = done.stdout.contains("left out: quell logs");
@@ -259,7 +259,7 @@ fn a_budget_is_for_all_that_is_shown() {
     for budget in [100, 700, 1000, 4096, 60_000] {
         for options in [&["--timestamps"][..], &["--json"], &["--json", "--grep", "1"]] {
             let words = [job.id.as_str(), "--budget", &budget.to_string()];
-            let done = lab.quell("logs").args(words).args(options).finish();
+            let done = env.quell("logs").args(words).args(options).finish();
             let what = format!("{budget} {options:?}: {} bytes\n{}", done.stdout.len(), done.stdout);
             let lines = |done: &Finished| done.envelope()["data"]["lines"].as_array().map(Vec::len);
             let is_bare = options.contains(&"--json") && lines(&done) == Some(0);
@@ -268,18 +268,18 @@ fn a_budget_is_for_all_that_is_shown() {
         }
     }
     // No room for it at all.
-    let done = lab.quell("logs").args([job.id.as_str(), "--budget", "40"]).finish();
+    let done = env.quell("logs").args([job.id.as_str(), "--budget", "40"]).finish();
     assert!(done.stdout.len() <= 40 && done.stdout.starts_with("1\n2\n"), "{}", done.stdout);
     assert!(done.stderr.contains("left out: quell logs"), "{}", done.stderr);
     // All of it fits.
-    let done = lab.quell("logs").args([job.id.as_str(), "--budget", "1M"]).finish();
+    let done = env.quell("logs").args([job.id.as_str(), "--budget", "1M"]).finish();
     assert!(!done.stdout.contains("left out"), "{}", done.stdout);
 }
 
 /// In a PID namespace, as in a container: process 1 starts a job for itself.
 #[test]
 fn process_1_of_a_container_can_be_an_owner() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     for owner in ["self", "1", "parent"] {
         let who = if owner == "parent" {
             "sh -c '$Q start --owner parent -- sleep $N; :'"
@@ -295,8 +295,8 @@ fn process_1_of_a_container_can_be_an_owner() {
             "-c",
             &script,
         ]);
-        unshare.env("QUELL_HOME", lab.home()).env("Q", lab.quell_path()).env("N", lab.oracle.nap());
-        let Ok(output) = unshare.current_dir(lab.dir()).output() else {
+        unshare.env("QUELL_HOME", env.home()).env("Q", env.quell_path()).env("N", env.oracle.nap());
+        let Ok(output) = unshare.current_dir(env.dir()).output() else {
             return skip("process_1_of_a_container_can_be_an_owner", "there is no unshare");
         };
         let [said, error] =

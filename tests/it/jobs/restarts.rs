@@ -14,8 +14,8 @@ use serde_json::Value;
 use crate::recovery::crash::{crew, signal_all};
 
 /// A start whose restarts come soon.
-fn soon<'l>(lab: &'l TestEnv, policy: &str) -> Quell<'l> {
-    lab.start()
+fn soon<'l>(env: &'l TestEnv, policy: &str) -> Quell<'l> {
+    env.start()
         .args(["--restart", policy])
         .env("QUELL_STOP_GRACE", "300ms")
         .env("QUELL_START_RESTART_DELAY", "20ms")
@@ -35,21 +35,21 @@ fn delays(job: &Background<'_>) -> Vec<f64> {
         .collect()
 }
 
-fn is_quiet(lab: &TestEnv) {
-    assert_eq!(lab.leftovers_after(PATIENCE), Vec::<String>::new());
+fn is_quiet(env: &TestEnv) {
+    assert_eq!(env.leftovers_after(PATIENCE), Vec::<String>::new());
 }
 
 #[test]
 fn a_program_that_fails_is_run_as_often_as_was_said() {
     for setting in Setting::all() {
-        let lab = TestEnv::with(setting);
+        let env = TestEnv::with(setting);
         let options = ["--restart-limit", "3", "--contain", setting.contain.word()];
         let script = "echo $QUELL_JOB >>ids; n=$(wc -l <ids); echo run $n; exit 3";
-        let job = soon(&lab, "on-failure").args(options).sh(script).begin();
+        let job = soon(&env, "on-failure").args(options).sh(script).begin();
         assert!(job.wait_over(PATIENCE), "{setting}: {}", job.state());
         assert_eq!(count(&job, "started"), 4, "{setting}: {:?}", job.events());
         assert_eq!(job.output("stdout"), "run 1\nrun 2\nrun 3\nrun 4\n", "{setting}");
-        let ids = fs::read_to_string(lab.path("ids")).expect("ids");
+        let ids = fs::read_to_string(env.path("ids")).expect("ids");
         assert!(ids.lines().all(|id| id == job.id), "{setting}: one job, one id: {ids}");
         let delays = delays(&job);
         assert!(delays.windows(2).all(|pair| pair[1] >= 1.9 * pair[0]), "{setting}: {delays:?}");
@@ -59,44 +59,44 @@ fn a_program_that_fails_is_run_as_often_as_was_said() {
             (&4.into(), &3.into()),
             "{setting}"
         );
-        is_quiet(&lab);
+        is_quiet(&env);
     }
 }
 
 #[test]
 fn a_program_that_succeeds_is_run_again_only_if_always() {
-    let lab = TestEnv::as_me();
-    let once = soon(&lab, "on-failure").command(["true"]).begin();
+    let env = TestEnv::as_me();
+    let once = soon(&env, "on-failure").command(["true"]).begin();
     assert!(once.wait_over(PATIENCE));
     assert_eq!(count(&once, "started"), 1);
-    let always = soon(&lab, "always").args(["--restart-limit", "2"]).command(["true"]).begin();
+    let always = soon(&env, "always").args(["--restart-limit", "2"]).command(["true"]).begin();
     assert!(always.wait_over(PATIENCE));
     assert_eq!(count(&always, "started"), 3);
-    is_quiet(&lab);
+    is_quiet(&env);
 }
 
 /// The old tree is gone before the new one begins: each run leaves a stubborn daemon, and looks for that of the last one.
 #[test]
 fn no_run_meets_what_the_last_one_left() {
     for setting in Setting::all() {
-        let lab = TestEnv::with(setting);
+        let env = TestEnv::with(setting);
         let options = ["--restart-limit", "2", "--contain", setting.contain.word()];
         let script = "[ -e pid ] && kill -0 $(cat pid) && touch met; trap '' TERM; \
                       setsid sh -c 'trap \"\" TERM; sleep 20; :' & echo $! >pid; exit 1";
-        let job = soon(&lab, "always").args(options).sh(script).begin();
+        let job = soon(&env, "always").args(options).sh(script).begin();
         assert!(job.wait_over(PATIENCE), "{setting}: {}", job.state());
         assert_eq!(count(&job, "started"), 3, "{setting}");
         // In a namespace of its own each run has the same numbers.
         if setting.contain != quell_tests::host::Contain::Pidns {
-            assert!(!lab.path("met").exists(), "{setting}: the last run's daemon was still there");
+            assert!(!env.path("met").exists(), "{setting}: the last run's daemon was still there");
         }
-        is_quiet(&lab);
+        is_quiet(&env);
     }
 }
 
 /// A job that waits for its next run, for much longer than any test.
-fn resting<'l>(lab: &'l TestEnv, options: &[&str]) -> Background<'l> {
-    let start = soon(lab, "always").env("QUELL_START_RESTART_DELAY", "50s").args(options);
+fn resting<'l>(env: &'l TestEnv, options: &[&str]) -> Background<'l> {
+    let start = soon(env, "always").env("QUELL_START_RESTART_DELAY", "50s").args(options);
     let job = start.sh("exit 3").begin();
     assert!(eventually(PATIENCE, || job.state() == "waiting"), "{}", job.state());
     job
@@ -119,8 +119,8 @@ fn exited_with_3() -> Value {
 #[test]
 fn a_stop_ends_a_job_that_waits_for_its_next_run() {
     for options in [&[][..], &["--now"]] {
-        let lab = TestEnv::as_me();
-        let job = resting(&lab, &[]);
+        let env = TestEnv::as_me();
+        let job = resting(&env, &[]);
         let before = job.receipt().expect("the receipt of its run");
         let done = job.stop(options);
         assert_eq!(done.code(), Some(0), "{}", done.stderr);
@@ -131,16 +131,16 @@ fn a_stop_ends_a_job_that_waits_for_its_next_run() {
         assert_eq!((cause, &actor["kind"], outcome), ("user".into(), &"client".into(), exited_with_3()));
         let after = job.receipt().expect("a receipt");
         assert!(after["ended"]["at"].as_f64() > before["ended"]["at"].as_f64(), "{after:#}");
-        is_quiet(&lab);
+        is_quiet(&env);
     }
 }
 
 #[test]
 fn any_of_quells_processes_may_be_killed_while_a_job_waits() {
     for names in [&["quell-keeper"][..], &["quell-standby"], &["quell-keeper", "quell-standby"]] {
-        let lab = TestEnv::as_me();
-        let job = resting(&lab, &[]);
-        let victims: Vec<_> = names.iter().flat_map(|name| crew(&lab, name)).collect();
+        let env = TestEnv::as_me();
+        let job = resting(&env, &[]);
+        let victims: Vec<_> = names.iter().flat_map(|name| crew(&env, name)).collect();
         assert!(signal_all("KILL", &victims), "{names:?}");
         if names == ["quell-keeper"] {
             assert!(job.wait_over(PATIENCE), "{names:?}: {}", job.state());
@@ -156,22 +156,22 @@ fn any_of_quells_processes_may_be_killed_while_a_job_waits() {
         // There was nothing to kill, and the last event is the end.
         assert_eq!(count(&job, "killed"), 0, "{names:?}: {:?}", job.events());
         assert_eq!(job.events().last().map(String::as_str), Some("ended"), "{names:?}: {:?}", job.events());
-        is_quiet(&lab);
+        is_quiet(&env);
     }
 }
 
 #[test]
 fn what_ends_a_job_that_waits_is_told_as_while_it_runs() {
-    let lab = TestEnv::as_me();
-    let job = resting(&lab, &["--ttl", "1s"]);
+    let env = TestEnv::as_me();
+    let job = resting(&env, &["--ttl", "1s"]);
     assert!(job.wait_over(PATIENCE), "{}", job.state());
     assert_eq!(end_of(&job).0, "timeout");
     assert_eq!(count(&job, "timed_out"), 1, "{:?}", job.events());
 
     for (on_exit, kept) in [("stop", false), ("keep", true)] {
-        let mut owner = std::process::Command::new("sleep").arg(lab.oracle.nap()).spawn().expect("sleep");
+        let mut owner = std::process::Command::new("sleep").arg(env.oracle.nap()).spawn().expect("sleep");
         let pid = owner.id().to_string();
-        let job = resting(&lab, &["--owner", &pid, "--on-owner-exit", on_exit]);
+        let job = resting(&env, &["--owner", &pid, "--on-owner-exit", on_exit]);
         owner.kill().and_then(|()| owner.wait()).expect("kill");
         assert!(eventually(PATIENCE, || count(&job, "owner_gone") == 1), "{on_exit}: {:?}", job.events());
         if !kept {
@@ -188,34 +188,34 @@ fn what_ends_a_job_that_waits_is_told_as_while_it_runs() {
 #[test]
 fn a_stop_in_the_midst_of_a_runs_own_end_is_the_end() {
     for setting in Setting::all() {
-        let lab = TestEnv::with(setting);
+        let env = TestEnv::with(setting);
         let script = "echo run >>runs; \
                       sh -c 'trap \"\" TERM; echo >up; until [ -e go ]; do sleep 0.02; done' & \
                       while [ ! -e up ]; do sleep 0.01; done; exit 1";
-        let quell = soon(&lab, "always").args(["--contain", setting.contain.word()]);
+        let quell = soon(&env, "always").args(["--contain", setting.contain.word()]);
         let job = quell.env("QUELL_STOP_GRACE", "20s").sh(script).begin();
         assert!(eventually(PATIENCE, || job.state() == "stopping"), "{setting}: {}", job.state());
-        let stop = lab.quell("stop").args([&job.id]).start();
+        let stop = env.quell("stop").args([&job.id]).start();
         let heard = || job.events().contains(&"stop_asked".to_owned());
         assert!(eventually(PATIENCE, heard), "{setting}: {:?}", job.events());
-        lab.write("go", "");
+        env.write("go", "");
         let done = stop.finish();
         assert_eq!(done.code(), Some(0), "{setting}: {}", done.stderr);
         assert!(job.is_over(), "{setting}: {}", job.state());
-        is_quiet(&lab);
-        let runs = fs::read_to_string(lab.path("runs")).expect("runs");
+        is_quiet(&env);
+        let runs = fs::read_to_string(env.path("runs")).expect("runs");
         assert_eq!(runs.lines().count(), 1, "{setting}: it was started again after the stop");
     }
 }
 
 #[test]
 fn a_stop_at_any_instant_of_quick_restarts_is_heard() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     let rounds: Vec<usize> = (0..quell_tests::rounds().div_ceil(4)).collect();
     quell_tests::all_hold(3, &rounds, |round| {
-        let quell = soon(&lab, "always").args(["--restart-limit", "none"]);
+        let quell = soon(&env, "always").args(["--restart-limit", "none"]);
         let quell = quell.env("QUELL_START_RESTART_DELAY", "1ms").env("QUELL_START_RESTART_MAX_DELAY", "2ms");
-        let job = quell.command(["true", &lab.oracle.nap()]).begin();
+        let job = quell.command(["true", &env.oracle.nap()]).begin();
         let pause = crate::stop::races::pause_up_to(40_000);
         let done = job.stop(&[]);
         if done.code() != Some(0) || !job.is_over() {
@@ -223,56 +223,56 @@ fn a_stop_at_any_instant_of_quick_restarts_is_heard() {
         }
         Ok(())
     });
-    is_quiet(&lab);
+    is_quiet(&env);
 }
 
 /// A signal is not a stop: only a stop ends the job.
 #[test]
 fn a_deadly_signal_ends_the_run_and_not_the_job() {
-    let lab = TestEnv::as_me();
-    let job = soon(&lab, "always").command(["sleep", &lab.oracle.nap()]).begin();
-    assert_eq!(lab.quell("signal").args([job.id.as_str(), "KILL"]).finish().code(), Some(0));
+    let env = TestEnv::as_me();
+    let job = soon(&env, "always").command(["sleep", &env.oracle.nap()]).begin();
+    assert_eq!(env.quell("signal").args([job.id.as_str(), "KILL"]).finish().code(), Some(0));
     assert!(eventually(PATIENCE, || count(&job, "started") == 2), "{:?}", job.events());
     assert_eq!(job.stop(&[]).code(), Some(0));
     assert_eq!((count(&job, "started"), end_of(&job).0), (2, "user".into()));
-    is_quiet(&lab);
+    is_quiet(&env);
 }
 
 #[test]
 fn the_time_to_live_is_that_of_all_runs() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     for script in ["sleep 0.05; exit 1", "sleep 50"] {
-        let quell = soon(&lab, "always").args(["--restart-limit", "none", "--ttl", "1s"]);
+        let quell = soon(&env, "always").args(["--restart-limit", "none", "--ttl", "1s"]);
         let job = quell.env("QUELL_START_RESTART_MAX_DELAY", "30ms").sh(script).begin();
         assert!(job.wait_over(PATIENCE), "{script}: it lives on after its time: {}", job.state());
         assert_eq!(job.record().expect("a record")["last"]["ending"]["cause"], "timeout", "{script}");
-        is_quiet(&lab);
+        is_quiet(&env);
     }
 }
 
 #[test]
 fn no_run_begins_after_the_owner_is_gone() {
-    let lab = TestEnv::as_me();
-    let mut owner = std::process::Command::new("sleep").arg(lab.oracle.nap()).spawn().expect("sleep");
+    let env = TestEnv::as_me();
+    let mut owner = std::process::Command::new("sleep").arg(env.oracle.nap()).spawn().expect("sleep");
     let pid = owner.id().to_string();
-    let quell = soon(&lab, "always").args(["--restart-limit", "none", "--owner", &pid]);
+    let quell = soon(&env, "always").args(["--restart-limit", "none", "--owner", &pid]);
     let job = quell.env("QUELL_START_RESTART_MAX_DELAY", "30ms").command(["true"]).begin();
     assert!(eventually(PATIENCE, || count(&job, "started") > 2), "{:?}", job.events());
     owner.kill().and_then(|()| owner.wait()).expect("kill");
     assert!(job.wait_over(PATIENCE), "{}", job.state());
     assert_eq!(job.record().expect("a record")["last"]["ending"]["cause"], "owner_gone");
-    is_quiet(&lab);
+    is_quiet(&env);
 }
 
 /// A stop meets an exec that is under way: a large argument makes that take its time. Each run says at once that it runs.
 #[test]
 fn a_run_that_a_stop_meets_at_its_exec_is_told_as_it_was() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     let script = "echo run >>$R; exit 7";
     let long = "x".repeat(100_000);
     for round in 0..quell_tests::rounds().div_ceil(8) {
-        let runs = lab.path(&format!("runs{round}"));
-        let start = soon(&lab, "always").args(["--restart-limit", "none"]).env("R", &runs);
+        let runs = env.path(&format!("runs{round}"));
+        let start = soon(&env, "always").args(["--restart-limit", "none"]).env("R", &runs);
         let start = start.env("QUELL_START_RESTART_DELAY", "0");
         let job = start.command(["sh", "-c", script].into_iter().chain([long.as_str(); 6])).begin();
         std::thread::sleep(std::time::Duration::from_millis(5 + round as u64 % 20));

@@ -30,14 +30,14 @@ pub(crate) fn spread(part: usize) -> Vec<(usize, Setting)> {
     (0..rounds().div_ceil(part)).map(|round| (round, settings[round % settings.len()])).collect()
 }
 
-/// quell's own processes of this name in the lab.
-pub(crate) fn crew(lab: &TestEnv, name: &str) -> Vec<Process> {
+/// quell's own processes of this name in the environment.
+pub(crate) fn crew(env: &TestEnv, name: &str) -> Vec<Process> {
     let is_named = |process: &Process| {
         // The kernel keeps 15 characters.
         fs::read_to_string(format!("/proc/{}/comm", process.pid))
             .is_ok_and(|comm| comm.trim() == &name[..name.len().min(15)])
     };
-    lab.oracle.survivors().into_iter().filter(is_named).collect()
+    env.oracle.survivors().into_iter().filter(is_named).collect()
 }
 
 /// One after the other: as near to the same instant as it gets. The killed processes are dead afterwards.
@@ -59,34 +59,34 @@ fn cgroups(processes: &[Process]) -> BTreeSet<PathBuf> {
 }
 
 /// Whatever happened before: nothing of it is left after the next commands, and the name can be had again.
-pub(crate) fn truth(lab: &TestEnv, what: &str) -> Result<(), String> {
+pub(crate) fn truth(env: &TestEnv, what: &str) -> Result<(), String> {
     for (verb, options) in [("stop", &["--all", "--grace", "300ms"][..]), ("sweep", &[])] {
-        let done = lab.quell(verb).args(options).finish();
+        let done = env.quell(verb).args(options).finish();
         // Where the end of a job without its keepers can't be proven, that is what is said.
         let unproven = || {
-            lab.ids("jobs").iter().any(|id| verdict(&lab.job(id).receipt().unwrap_or_default()) == "unproven")
+            env.ids("jobs").iter().any(|id| verdict(&env.job(id).receipt().unwrap_or_default()) == "unproven")
         };
         if done.code() != Some(0) && !(done.code() == Some(5) && unproven()) {
             return Err(format!("{what}: {verb}: {}: {} {}", done.status, done.stdout, done.stderr));
         }
     }
-    let left = lab.leftovers_after(PATIENCE);
+    let left = env.leftovers_after(PATIENCE);
     if !left.is_empty() {
         return Err(format!("{what}: left behind: {left:?}"));
     }
     // A lock that was never shown is hidden until no process can be about to show it.
-    let live: Vec<String> = lab.ids("live").into_iter().filter(|id| !id.starts_with('.')).collect();
+    let live: Vec<String> = env.ids("live").into_iter().filter(|id| !id.starts_with('.')).collect();
     if !live.is_empty() {
         return Err(format!("{what}: still in live/: {live:?}"));
     }
-    let again = lab.start().args(NAME).command(["sleep", &lab.oracle.nap()]).finish();
-    let stop = lab.quell("stop").args(["web", "--now"]).finish();
+    let again = env.start().args(NAME).command(["sleep", &env.oracle.nap()]).finish();
+    let stop = env.quell("stop").args(["web", "--now"]).finish();
     if again.code() != Some(0) || stop.code() != Some(0) {
         let told =
             format!("{} {} / {} {}{}", again.status, again.stderr, stop.status, stop.stdout, stop.stderr);
         return Err(format!("{what}: the name is lost: {told}"));
     }
-    let left = lab.leftovers_after(PATIENCE);
+    let left = env.leftovers_after(PATIENCE);
     if left.is_empty() { Ok(()) } else { Err(format!("{what}: the next job left: {left:?}")) }
 }
 
@@ -111,9 +111,9 @@ enum Phase {
 fn survives_the_loss_of(names: &[&str], part: usize) {
     all_hold(3, &spread(part), |&(round, setting)| {
         let phase = [Phase::Starting, Phase::Running, Phase::Stopping][(round / 6 + round) % 3];
-        let lab = TestEnv::enclosed(setting);
+        let env = TestEnv::enclosed(setting);
         let shape = if round % 2 == 0 { "ignore-term" } else { "setsid" };
-        let quell = lab.start().args(NAME).args(["--contain", setting.contain.word(), "--grace", "100ms"]);
+        let quell = env.start().args(NAME).args(["--contain", setting.contain.word(), "--grace", "100ms"]);
         let quell = quell.args(["--ready-cmd", "sleep 0.02; exit 1"]).actor(shape, None);
         let mut job = None;
         let mut command = match phase {
@@ -124,13 +124,13 @@ fn survives_the_loss_of(names: &[&str], part: usize) {
             }
             Phase::Stopping => {
                 let begun = quell.begin();
-                let stop = lab.quell("stop").args([&begun.id]).spawn();
+                let stop = env.quell("stop").args([&begun.id]).spawn();
                 job = Some(begun);
                 Some(stop)
             }
         };
         let pause = pause_up_to(if phase == Phase::Stopping { 130_000 } else { 30_000 });
-        let victims: Vec<Process> = names.iter().flat_map(|name| crew(&lab, name)).collect();
+        let victims: Vec<Process> = names.iter().flat_map(|name| crew(&env, name)).collect();
         let nests = cgroups(&victims);
         let killed = signal_all("KILL", &victims);
         let what = format!("round {round}, {setting}, {phase:?}, {names:?} after {pause:?}, {killed}");
@@ -140,7 +140,7 @@ fn survives_the_loss_of(names: &[&str], part: usize) {
         let alone = names == ["quell-keeper"] && killed;
         if alone {
             // No other command is needed: the standby does it.
-            let alive = lab.oracle.survivors_after(after_front());
+            let alive = env.oracle.survivors_after(after_front());
             if !alive.is_empty() {
                 return Err(format!("{what}: still alive: {alive:?}"));
             }
@@ -155,7 +155,7 @@ fn survives_the_loss_of(names: &[&str], part: usize) {
         if let Some(job) =
             job.as_ref().filter(|_| phase == Phase::Running && !names.contains(&"quell-keeper"))
         {
-            if job.state() != "running" || lab.oracle.survivors().len() < 2 {
+            if job.state() != "running" || env.oracle.survivors().len() < 2 {
                 return Err(format!("{what}: the job did not go on: {}", job.state()));
             }
             let done = job.stop(&[]);
@@ -164,7 +164,7 @@ fn survives_the_loss_of(names: &[&str], part: usize) {
                 return Err(format!("{what}: {}, {}", done.stderr, cause(&receipt)));
             }
         }
-        truth(&lab, &what)?;
+        truth(&env, &what)?;
         let left: Vec<&PathBuf> = nests.iter().filter(|nest| nest.exists()).collect();
         if left.is_empty() { Ok(()) } else { Err(format!("{what}: {left:?}")) }
     });
@@ -193,51 +193,51 @@ fn a_helper_may_be_killed_at_any_instant() {
 #[test]
 fn a_start_that_is_killed_leaves_a_listed_job_or_none() {
     all_hold(2, &spread(3), |&(round, setting)| {
-        let lab = TestEnv::enclosed(setting);
-        let quell = lab.start().args(NAME).args(["--contain", setting.contain.word(), "--grace", "100ms"]);
-        let mut child = quell.command(["sleep", &lab.oracle.nap()]).spawn();
+        let env = TestEnv::enclosed(setting);
+        let quell = env.start().args(NAME).args(["--contain", setting.contain.word(), "--grace", "100ms"]);
+        let mut child = quell.command(["sleep", &env.oracle.nap()]).spawn();
         let pause = pause_up_to(25_000);
         let killed = child.kill().and_then(|()| child.wait());
         let what = format!("round {round}, {setting}, start killed after {pause:?}: {killed:?}");
         // From here on no command runs: either the job ends by itself, or it is on the list.
         let settled = eventually(PATIENCE, || {
-            let alive = lab.oracle.survivors();
-            let kept = lab.ids("live").iter().any(|id| lab.job(id).state() == "running");
+            let alive = env.oracle.survivors();
+            let kept = env.ids("live").iter().any(|id| env.job(id).state() == "running");
             alive.is_empty() || kept
         });
         if !settled {
-            return Err(format!("{what}: unlisted: {:?}, {:?}", lab.oracle.survivors(), lab.ids("live")));
+            return Err(format!("{what}: unlisted: {:?}, {:?}", env.oracle.survivors(), env.ids("live")));
         }
-        truth(&lab, &what)
+        truth(&env, &what)
     });
 }
 
 #[test]
 fn a_stop_that_is_killed_does_no_harm() {
     all_hold(2, &spread(4), |&(round, setting)| {
-        let lab = TestEnv::enclosed(setting);
-        let quell = lab.start().args(NAME).args(["--contain", setting.contain.word(), "--grace", "100ms"]);
+        let env = TestEnv::enclosed(setting);
+        let quell = env.start().args(NAME).args(["--contain", setting.contain.word(), "--grace", "100ms"]);
         let job = quell.actor("ignore-term", None).begin();
-        let mut stop = lab.quell("stop").args([&job.id]).spawn();
+        let mut stop = env.quell("stop").args([&job.id]).spawn();
         let pause = pause_up_to(120_000);
         let killed = stop.kill().and_then(|()| stop.wait());
-        truth(&lab, &format!("round {round}, {setting}, stop killed after {pause:?}: {killed:?}"))
+        truth(&env, &format!("round {round}, {setting}, stop killed after {pause:?}: {killed:?}"))
     });
 }
 
 #[test]
 fn a_sweep_that_is_killed_is_finished_by_the_next() {
     all_hold(2, &spread(4), |&(round, setting)| {
-        let lab = TestEnv::enclosed(setting);
-        let quell = lab.start().args(NAME).args(["--contain", setting.contain.word()]);
+        let env = TestEnv::enclosed(setting);
+        let quell = env.start().args(NAME).args(["--contain", setting.contain.word()]);
         let _job = quell.actor("setsid", None).begin();
         let crew: Vec<Process> =
-            ["quell-keeper", "quell-standby"].iter().flat_map(|name| crew(&lab, name)).collect();
+            ["quell-keeper", "quell-standby"].iter().flat_map(|name| crew(&env, name)).collect();
         assert!(crew.len() == 2 && signal_all("KILL", &crew), "{crew:?}");
-        let mut sweep = lab.quell("sweep").spawn();
+        let mut sweep = env.quell("sweep").spawn();
         let pause = pause_up_to(25_000);
         let killed = sweep.kill().and_then(|()| sweep.wait());
-        truth(&lab, &format!("round {round}, {setting}, sweep killed after {pause:?}: {killed:?}"))
+        truth(&env, &format!("round {round}, {setting}, sweep killed after {pause:?}: {killed:?}"))
     });
 }
 
@@ -258,10 +258,10 @@ fn library_caller() {
     }
 }
 
-fn call_library(lab: &TestEnv, restart: Option<&str>) -> Child {
+fn call_library(env: &TestEnv, restart: Option<&str>) -> Child {
     let mut command = Command::new(env::current_exe().expect("the tests themselves"));
-    command.args(["--exact", "recovery::crash::library_caller", "--ignored"]).current_dir(lab.dir());
-    command.env("QUELL_HOME", lab.home()).env("QUELL_TEST_PROGRAM", lab.quell_path());
+    command.args(["--exact", "recovery::crash::library_caller", "--ignored"]).current_dir(env.dir());
+    command.env("QUELL_HOME", env.home()).env("QUELL_TEST_PROGRAM", env.quell_path());
     command.envs(restart.map(|job| ("QUELL_TEST_RESTART", job)));
     command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the tests themselves")
 }
@@ -274,21 +274,21 @@ fn as_me() -> impl Iterator<Item = (usize, Setting)> {
 #[test]
 fn a_restart_that_is_killed_leaves_the_old_job_or_the_new_one_or_none() {
     all_hold(2, &as_me().collect::<Vec<_>>(), |&(round, setting)| {
-        let lab = TestEnv::enclosed(setting);
-        let quell = lab.start().args(NAME).args(["--contain", setting.contain.word(), "--grace", "50ms"]);
-        let job = quell.command(["sleep", &lab.oracle.nap()]).begin();
-        let mut restart = call_library(&lab, Some(&job.id));
+        let env = TestEnv::enclosed(setting);
+        let quell = env.start().args(NAME).args(["--contain", setting.contain.word(), "--grace", "50ms"]);
+        let job = quell.command(["sleep", &env.oracle.nap()]).begin();
+        let mut restart = call_library(&env, Some(&job.id));
         let pause = pause_up_to(60_000);
         let killed = restart.kill().and_then(|()| restart.wait());
         let what = format!("round {round}, {setting}, restart killed after {pause:?}: {killed:?}");
         let roots = || {
             let sleeps = |process: &&Process| process.command.starts_with("sleep ");
-            lab.oracle.survivors().iter().filter(sleeps).count()
+            env.oracle.survivors().iter().filter(sleeps).count()
         };
         if roots() > 1 {
             return Err(format!("{what}: two of them at once"));
         }
-        truth(&lab, &what)
+        truth(&env, &what)
     });
 }
 
@@ -297,27 +297,27 @@ fn a_gc_that_is_killed_leaves_whole_jobs_or_none() {
     let me = TestEnv::as_me().user();
     let setting = Setting { contain: Contain::Reaper, user: me };
     all_hold(2, &(0..rounds().div_ceil(10)).collect::<Vec<_>>(), |&round| {
-        let lab = TestEnv::enclosed(setting);
-        let live = lab.start().args(["--name", "stays"]).command(["sleep", &lab.oracle.nap()]).begin();
+        let env = TestEnv::enclosed(setting);
+        let live = env.start().args(["--name", "stays"]).command(["sleep", &env.oracle.nap()]).begin();
         for _ in 0..3 {
-            let done = lab.start().command(["true"]).begin();
+            let done = env.start().command(["true"]).begin();
             assert!(done.wait_over(PATIENCE));
         }
-        let mut gc = call_library(&lab, None);
+        let mut gc = call_library(&env, None);
         let pause = pause_up_to(40_000);
         let killed = gc.kill().and_then(|()| gc.wait());
         let what = format!("round {round}, gc killed after {pause:?}: {killed:?}");
         if live.state() != "running" {
             return Err(format!("{what}: the live job is {:?}", live.state()));
         }
-        let half: Vec<_> = lab.records().into_iter().filter(|job| !job.id.starts_with('.')).collect();
+        let half: Vec<_> = env.records().into_iter().filter(|job| !job.id.starts_with('.')).collect();
         let whole = |job: &Background<'_>| job.receipt().is_some() || job.state() == "running";
-        if let Some(job) = half.iter().find(|job| !whole(&lab.job(&job.id))) {
+        if let Some(job) = half.iter().find(|job| !whole(&env.job(&job.id))) {
             return Err(format!("{what}: half of {job:?} is left"));
         }
-        let mut gc = call_library(&lab, None);
+        let mut gc = call_library(&env, None);
         returns(&mut gc, &what)?;
-        let left = lab.ids("jobs");
+        let left = env.ids("jobs");
         if left != [live.id.clone()] { Err(format!("{what}: {left:?}")) } else { Ok(()) }
     });
 }
@@ -341,12 +341,12 @@ fn has_no_hole(output: &str) -> Result<usize, String> {
 fn no_output_is_lost_with_the_keeper() {
     let writers = ["exec seq 1 9999999", "i=1; while :; do echo $i; i=$((i+1)); done"];
     all_hold(2, &spread(4), |&(round, setting)| {
-        let lab = TestEnv::with(setting);
-        let quell = lab.start().args(["--contain", setting.contain.word()]);
+        let env = TestEnv::with(setting);
+        let quell = env.start().args(["--contain", setting.contain.word()]);
         let job = quell.sh(writers[round % 2]).begin();
         let pause = pause_up_to(30_000);
         let what = format!("round {round}, {setting}, killed after {pause:?}");
-        signal_all("KILL", &crew(&lab, "quell-keeper"));
+        signal_all("KILL", &crew(&env, "quell-keeper"));
         if !job.wait_over(PATIENCE) {
             return Err(format!("{what}: it did not end: {}", job.state()));
         }
@@ -357,9 +357,9 @@ fn no_output_is_lost_with_the_keeper() {
 /// A keeper that is killed in a flood has moved some of it away from the pipe, and written a part of that.
 #[test]
 fn no_output_of_a_flood_is_lost_with_the_keeper() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     for round in 1..=12 {
-        let job = lab.start().args(["--max-log", "8G"]).command(["seq", "1", "999999999"]).begin();
+        let job = env.start().args(["--max-log", "8G"]).command(["seq", "1", "999999999"]).begin();
         let log = job.dir().join("stdout.log");
         let is_flooded = || fs::metadata(&log).is_ok_and(|found| found.len() > round * (4 << 20));
         assert!(eventually(PATIENCE, is_flooded), "round {round}");
@@ -370,22 +370,22 @@ fn no_output_of_a_flood_is_lost_with_the_keeper() {
         let output = &job.receipt().expect("a receipt")["output"]["stdout"];
         assert_eq!(output["bytes"], kept.len(), "round {round}");
         assert_eq!(output["lines"], lines - usize::from(!kept.ends_with(b"\n")), "round {round}");
-        assert_eq!(lab.quell("rm").args([job.id.as_str()]).finish().code(), Some(0));
+        assert_eq!(env.quell("rm").args([job.id.as_str()]).finish().code(), Some(0));
     }
 }
 
 #[test]
 fn what_was_in_the_pipe_is_kept_to_the_last_byte() {
     for setting in Setting::all() {
-        let lab = TestEnv::with(setting);
+        let env = TestEnv::with(setting);
         let script = "echo ready >$QUELL_TEST_READY; until [ -e go ]; do sleep 0.01; done; \
                       seq 1 9999; touch written; sleep $N";
-        let job = lab.start().args(["--contain", setting.contain.word()]).script(script).begin();
-        let (keeper, standby) = (crew(&lab, "quell-keeper"), crew(&lab, "quell-standby"));
+        let job = env.start().args(["--contain", setting.contain.word()]).script(script).begin();
+        let (keeper, standby) = (crew(&env, "quell-keeper"), crew(&env, "quell-standby"));
         // The standby would have the keeper go on after three seconds.
         assert!(signal_all("STOP", &keeper) && signal_all("STOP", &standby), "{setting}");
-        lab.write("go", "");
-        assert!(eventually(PATIENCE, || lab.path("written").exists()), "{setting}");
+        env.write("go", "");
+        assert!(eventually(PATIENCE, || env.path("written").exists()), "{setting}");
         assert!(signal_all("KILL", &keeper) && signal_all("CONT", &standby), "{setting}");
         assert!(job.wait_over(PATIENCE), "{setting}");
         let kept = has_no_hole(&job.output("stdout"));
@@ -397,15 +397,15 @@ fn what_was_in_the_pipe_is_kept_to_the_last_byte() {
 /// Everything that quell needs for an idle job.
 #[test]
 fn a_pair_that_has_nothing_to_do_is_small() {
-    let lab = TestEnv::new(if quell_tests::host::am_root() { User::Root } else { User::Ordinary });
-    let jobs: Vec<_> = (0..8).map(|_| lab.start().command(["sleep", &lab.oracle.nap()]).begin()).collect();
+    let env = TestEnv::new(if quell_tests::host::am_root() { User::Root } else { User::Ordinary });
+    let jobs: Vec<_> = (0..8).map(|_| env.start().command(["sleep", &env.oracle.nap()]).begin()).collect();
     let pss = |process: &Process| {
         let text = fs::read_to_string(format!("/proc/{}/smaps_rollup", process.pid)).unwrap_or_default();
         let line = text.lines().find_map(|line| line.strip_prefix("Pss:").map(str::to_owned));
         line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<usize>().ok()).expect("a PSS")
     };
     let crews: Vec<Process> =
-        ["quell-keeper", "quell-standby"].iter().flat_map(|name| crew(&lab, name)).collect();
+        ["quell-keeper", "quell-standby"].iter().flat_map(|name| crew(&env, name)).collect();
     assert_eq!(crews.len(), 2 * jobs.len());
     let each = crews.iter().map(pss).sum::<usize>() / jobs.len();
     println!("PSS of keeper and standby, with {} jobs: {each} kB a job", jobs.len());
@@ -414,10 +414,10 @@ fn a_pair_that_has_nothing_to_do_is_small() {
 
 #[test]
 fn what_had_outlived_the_command_is_told_after_the_loss_of_the_keeper() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     let script =
         "(trap '' TERM; echo ready >$QUELL_TEST_READY; while :; do sleep 0.1; done) & sleep 0.3; exit 5";
-    let job = lab.start().args(["--name", "it", "--grace", "20s"]).script(script).begin();
+    let job = env.start().args(["--name", "it", "--grace", "20s"]).script(script).begin();
     assert!(eventually(PATIENCE, || job.events().contains(&"asked".into())), "{:?}", job.events());
     assert!(job.process("keeper").expect("a keeper").signal("KILL"));
     assert!(job.wait_over(PATIENCE));
@@ -429,13 +429,13 @@ fn what_had_outlived_the_command_is_told_after_the_loss_of_the_keeper() {
         "{receipt:#}"
     );
     assert_eq!(job.events().iter().filter(|event| *event == "root_exited").count(), 1, "{:?}", job.events());
-    let status = lab.quell("status").args(["it"]).finish().stdout;
+    let status = env.quell("status").args(["it"]).finish().stdout;
     assert!(status.contains("outlived") && job.events().contains(&"lost".into()), "{status}");
     // In the foreground a leak that fails the run is named.
-    let mut run = lab.run().args(["--leak", "fail", "--grace", "20s"]).script(script).start();
+    let mut run = env.run().args(["--leak", "fail", "--grace", "20s"]).script(script).start();
     run.wait_ready().expect("ready");
-    let id = lab.ids("live").pop().expect("a live job");
-    assert!(eventually(PATIENCE, || lab.job(&id).state() == "stopping"));
+    let id = env.ids("live").pop().expect("a live job");
+    assert!(eventually(PATIENCE, || env.job(&id).state() == "stopping"));
     assert!(run.keeper().expect("a keeper").signal("KILL"));
     let done = run.finish();
     assert_eq!(done.code(), Some(123), "{}", done.stderr);
@@ -445,13 +445,13 @@ fn what_had_outlived_the_command_is_told_after_the_loss_of_the_keeper() {
 #[test]
 fn the_root_of_a_job_that_runs_until_its_tree_is_empty_is_told_after_the_loss_of_the_keeper() {
     for setting in Setting::all() {
-        let lab = TestEnv::with(setting);
+        let env = TestEnv::with(setting);
         // A shell's child is not its program at once.
         let children = "for i in 1 2; do sleep $N & until grep -q sleep /proc/$!/comm; do :; done; done
             echo ready >$QUELL_TEST_READY";
         for (rest, root_exits) in [("exit 7", true), ("wait", false)] {
             let what = format!("{setting}, {rest}");
-            let job = lab
+            let job = env
                 .start()
                 .args(["--until", "tree", "--contain", setting.contain.word()])
                 .script(&format!("{children}; {rest}"))
@@ -488,7 +488,7 @@ fn the_root_of_a_job_that_runs_until_its_tree_is_empty_is_told_after_the_loss_of
             let place = |kind: &str| steps.iter().position(|step| step["step"] == kind);
             let (exited, killed) = (place("root_exited").expect("an exit"), place("kill").expect("a kill"));
             assert_eq!(exited < killed, root_exits, "{what}: {receipt:#}");
-            let tree = lab.quell("tree").args([&job.id]).finish().stdout;
+            let tree = env.quell("tree").args([&job.id]).finish().stdout;
             assert!(tree.contains(&format!("{} process", members.len())), "{what}: {tree}");
         }
     }

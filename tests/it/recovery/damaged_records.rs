@@ -29,22 +29,22 @@ fn refused(done: &Finished, what: &str) {
     assert!(lines.len() == 1 && lines[0].starts_with("quell: "), "{what}: {:?}", done.stderr);
 }
 
-fn nap<'l>(lab: &'l TestEnv, setting: Setting) -> Background<'l> {
-    let quell = lab.start().args(["--name", "web", "--grace", "300ms", "--contain", setting.contain.word()]);
-    quell.command(["sleep", &lab.oracle.nap()]).begin()
+fn nap<'l>(env: &'l TestEnv, setting: Setting) -> Background<'l> {
+    let quell = env.start().args(["--name", "web", "--grace", "300ms", "--contain", setting.contain.word()]);
+    quell.command(["sleep", &env.oracle.nap()]).begin()
 }
 
 /// A place of 256 KiB that goes with the test.
 pub(crate) struct Disk<'l>(&'l TestEnv);
 
 impl Disk<'_> {
-    /// Mounted as the lab's own home.
-    pub(crate) fn new(lab: &TestEnv) -> Disk<'_> {
-        fs::create_dir(lab.home()).expect("mkdir");
+    /// Mounted as the environment's own home.
+    pub(crate) fn new(env: &TestEnv) -> Disk<'_> {
+        fs::create_dir(env.home()).expect("mkdir");
         let mount =
-            Command::new("mount").args(["-t", "tmpfs", "-o", "size=256k", "none"]).arg(lab.home()).status();
+            Command::new("mount").args(["-t", "tmpfs", "-o", "size=256k", "none"]).arg(env.home()).status();
         assert!(mount.is_ok_and(|status| status.success()), "mount");
-        Disk(lab)
+        Disk(env)
     }
 
     pub(crate) fn fill(&self) {
@@ -66,9 +66,9 @@ impl Drop for Disk<'_> {
 }
 
 /// Checks that `logs` and `status` name the error that kept 2 MB of output from the disk, and never the limit.
-fn names_the_failed_write(lab: &TestEnv, job: &Background<'_>, error: &str) {
+fn names_the_failed_write(env: &TestEnv, job: &Background<'_>, error: &str) {
     let shown = |words: &[&str]| {
-        let done = lab.quell(words[0]).args([&job.id]).args(&words[1..]).finish();
+        let done = env.quell(words[0]).args([&job.id]).args(&words[1..]).finish();
         format!("{}{}", done.stdout, done.stderr)
     };
     assert!(eventually(PATIENCE, || shown(&["status"]).contains(error)), "{}", shown(&["status"]));
@@ -96,18 +96,18 @@ fn output_that_a_full_disk_did_not_keep_is_told_with_the_true_reason() {
     if !am_root() {
         return skip("output_that_a_full_disk_did_not_keep…", "needs root to mount a small disk");
     }
-    let lab = TestEnv::new(User::Root);
-    let _disk = Disk::new(&lab);
-    let job = lab.start().env("N", lab.oracle.nap()).sh(WRITES).begin();
-    names_the_failed_write(&lab, &job, "No space left on device");
+    let env = TestEnv::new(User::Root);
+    let _disk = Disk::new(&env);
+    let job = env.start().env("N", env.oracle.nap()).sh(WRITES).begin();
+    names_the_failed_write(&env, &job, "No space left on device");
 }
 
 #[test]
 fn output_beyond_the_limit_of_file_sizes_is_told_with_the_true_reason() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     let limited = ["bash", "-c", "ulimit -f 128; exec \"$@\"", "bash"];
-    let start = lab.start().wrapped(limited).env("N", lab.oracle.nap());
-    names_the_failed_write(&lab, &start.sh(WRITES).begin(), "File too large");
+    let start = env.start().wrapped(limited).env("N", env.oracle.nap());
+    names_the_failed_write(&env, &start.sh(WRITES).begin(), "File too large");
 }
 
 #[test]
@@ -115,16 +115,16 @@ fn a_full_disk_refuses_a_start_and_nothing_runs() {
     if !am_root() {
         return skip("a_full_disk_refuses_a_start…", "needs root to mount a small disk");
     }
-    let lab = TestEnv::new(User::Root);
-    let disk = Disk::new(&lab);
+    let env = TestEnv::new(User::Root);
+    let disk = Disk::new(&env);
     disk.fill();
-    refused(&lab.start().sh("touch ran").finish(), "full");
-    assert!(!lab.path("ran").exists());
-    assert!(lab.oracle.survivors_after(PATIENCE).is_empty());
+    refused(&env.start().sh("touch ran").finish(), "full");
+    assert!(!env.path("ran").exists());
+    assert!(env.oracle.survivors_after(PATIENCE).is_empty());
     disk.free();
-    let sweep = lab.quell("sweep").finish();
+    let sweep = env.quell("sweep").finish();
     assert_eq!(sweep.code(), Some(0), "{}", sweep.stderr);
-    assert_eq!(lab.leftovers(), Vec::<String>::new());
+    assert_eq!(env.leftovers(), Vec::<String>::new());
 }
 
 /// The record can't be written, and the tree is stopped all the same; when there is room again, everything is put right.
@@ -138,51 +138,51 @@ fn a_disk_that_fills_up_meanwhile_keeps_no_job_alive() {
         if contain.available(User::Root).is_err() {
             continue;
         }
-        let lab = TestEnv::new(User::Root);
-        let disk = Disk::new(&lab);
-        let job = nap(&lab, setting);
+        let env = TestEnv::new(User::Root);
+        let disk = Disk::new(&env);
+        let job = nap(&env, setting);
         disk.fill();
         let stop = job.stop(&[]);
         speaks_clearly(&stop, contain.word());
         let asleep =
-            |lab: &TestEnv| lab.oracle.survivors().iter().any(|process| process.command.starts_with("sleep"));
-        assert!(!asleep(&lab), "{setting}: {}", stop.stderr);
+            |env: &TestEnv| env.oracle.survivors().iter().any(|process| process.command.starts_with("sleep"));
+        assert!(!asleep(&env), "{setting}: {}", stop.stderr);
         disk.free();
-        let sweep = lab.quell("sweep").finish();
+        let sweep = env.quell("sweep").finish();
         assert!(matches!(sweep.code(), Some(0 | 5)), "{setting}: {}{}", sweep.stdout, sweep.stderr);
         assert!(job.is_over(), "{setting}: {} {} {}", job.state(), stop.stderr, sweep.stdout);
-        assert_eq!(lab.leftovers_after(PATIENCE), Vec::<String>::new(), "{setting}");
-        let again = nap(&lab, setting);
+        assert_eq!(env.leftovers_after(PATIENCE), Vec::<String>::new(), "{setting}");
+        let again = nap(&env, setting);
         assert_eq!(again.stop(&[]).code(), Some(0), "{setting}");
     }
 }
 
 #[test]
 fn a_home_that_can_not_be_written_is_a_clear_error() {
-    let lab = TestEnv::new(User::Ordinary);
-    lab.write("file", "");
-    let locked = lab.path("locked");
+    let env = TestEnv::new(User::Ordinary);
+    env.write("file", "");
+    let locked = env.path("locked");
     fs::create_dir(&locked).expect("mkdir");
     fs::set_permissions(&locked, fs::Permissions::from_mode(0o555)).expect("chmod");
-    for home in [lab.path("file").join("home"), locked.join("home"), "/proc/home".into()] {
-        let start = lab.start().env("QUELL_HOME", &home).sh("touch ran").finish();
+    for home in [env.path("file").join("home"), locked.join("home"), "/proc/home".into()] {
+        let start = env.start().env("QUELL_HOME", &home).sh("touch ran").finish();
         refused(&start, &home.display().to_string());
         assert!(start.stderr.contains(home.to_str().expect("UTF-8")), "{}", start.stderr);
     }
-    assert!(!lab.path("ran").exists());
-    assert!(lab.oracle.survivors_after(PATIENCE).is_empty());
+    assert!(!env.path("ran").exists());
+    assert!(env.oracle.survivors_after(PATIENCE).is_empty());
 }
 
-/// The lab's home, which only reads from now on, also for the keepers of its jobs.
+/// The environment's home, which only reads from now on, also for the keepers of its jobs.
 struct ReadOnly<'l>(&'l TestEnv);
 
 impl ReadOnly<'_> {
-    fn new(lab: &TestEnv) -> ReadOnly<'_> {
+    fn new(env: &TestEnv) -> ReadOnly<'_> {
         for options in [&["--bind"][..], &["-o", "remount,ro,bind"]] {
-            let mount = Command::new("mount").args(options).args([lab.home(), lab.home()]).status();
+            let mount = Command::new("mount").args(options).args([env.home(), env.home()]).status();
             assert!(mount.is_ok_and(|status| status.success()), "mount {options:?}");
         }
-        ReadOnly(lab)
+        ReadOnly(env)
     }
 }
 
@@ -197,15 +197,15 @@ fn a_home_that_becomes_read_only_keeps_no_job_alive() {
     if !am_root() {
         return skip("a_home_that_becomes_read_only…", "needs root to mount it so");
     }
-    let lab = TestEnv::new(User::Root);
-    let job = nap(&lab, Setting { contain: Contain::Reaper, user: User::Root });
+    let env = TestEnv::new(User::Root);
+    let job = nap(&env, Setting { contain: Contain::Reaper, user: User::Root });
     let root = job.process("root").expect("a root");
-    let read_only = ReadOnly::new(&lab);
+    let read_only = ReadOnly::new(&env);
     for words in [&["list"][..], &["status", "web"], &["tree", "web"], &["logs", "web"]] {
-        let done = lab.quell(words[0]).args(&words[1..]).finish();
+        let done = env.quell(words[0]).args(&words[1..]).finish();
         assert_eq!(done.code(), Some(0), "{words:?}: {}", done.stderr);
     }
-    for start in [lab.start().sh("touch ran").finish(), lab.run().sh("touch ran").finish()] {
+    for start in [env.start().sh("touch ran").finish(), env.run().sh("touch ran").finish()] {
         refused(&start, "read-only");
         assert!(
             start.stderr.contains("Read-only") && start.stderr.contains("QUELL_HOME"),
@@ -220,9 +220,9 @@ fn a_home_that_becomes_read_only_keeps_no_job_alive() {
         assert!(stop.stderr.contains(words), "no {words:?}: {}", stop.stderr);
     }
     drop(read_only);
-    let sweep = lab.quell("sweep").finish();
+    let sweep = env.quell("sweep").finish();
     assert!(matches!(sweep.code(), Some(0 | 5)), "{}{}", sweep.stdout, sweep.stderr);
-    assert!(job.is_over() && !lab.path("ran").exists(), "{}", sweep.stdout);
+    assert!(job.is_over() && !env.path("ran").exists(), "{}", sweep.stdout);
 }
 
 /// Whatever is done to the directories of the home while a job is kept, it is stopped as fast as any other.
@@ -237,10 +237,10 @@ fn a_job_whose_directories_were_removed_or_replaced_is_stopped_in_its_time() {
     ];
     for user in User::all() {
         for damage in damages {
-            let lab = TestEnv::enclosed(Setting { contain: Contain::Cgroup, user });
-            let job = nap(&lab, Setting { contain: Contain::Reaper, user });
+            let env = TestEnv::enclosed(Setting { contain: Contain::Cgroup, user });
+            let job = nap(&env, Setting { contain: Contain::Reaper, user });
             let root = job.process("root").expect("a root");
-            let done = Command::new("sh").args(["-c", damage]).current_dir(lab.home()).status();
+            let done = Command::new("sh").args(["-c", damage]).current_dir(env.home()).status();
             assert!(done.is_ok_and(|status| status.success()), "{damage}");
             let began = Instant::now();
             let stop = job.stop(&[]);
@@ -249,7 +249,7 @@ fn a_job_whose_directories_were_removed_or_replaced_is_stopped_in_its_time() {
             // Its keepers make the files again at once; without them the keepers would be killed, after many seconds.
             assert!(began.elapsed() < Duration::from_secs(10), "{damage}, {user:?}: {:?}", began.elapsed());
             assert_eq!(cause(&job.receipt().expect("a receipt")), "user", "{damage}, {user:?}");
-            let list = lab.quell("list").finish();
+            let list = env.quell("list").finish();
             assert_eq!(list.code(), Some(0), "{damage}, {user:?}: {}", list.stderr);
         }
     }
@@ -258,11 +258,11 @@ fn a_job_whose_directories_were_removed_or_replaced_is_stopped_in_its_time() {
 #[test]
 fn what_was_removed_with_a_lost_job_is_made_again_to_finish_it() {
     for user in User::all() {
-        let lab = TestEnv::enclosed(Setting { contain: Contain::Cgroup, user });
-        let job = nap(&lab, Setting { contain: Contain::Reaper, user });
+        let env = TestEnv::enclosed(Setting { contain: Contain::Cgroup, user });
+        let job = nap(&env, Setting { contain: Contain::Reaper, user });
         let root = job.process("root").expect("a root");
         job.lose();
-        fs::remove_dir_all(lab.home().join("jobs")).expect("rm -r jobs");
+        fs::remove_dir_all(env.home().join("jobs")).expect("rm -r jobs");
         let stop = job.stop(&[]);
         // Nothing is known of it but its id, and so nothing is proven.
         assert_eq!(stop.code(), Some(5), "{user:?}: {}{}", stop.stdout, stop.stderr);
@@ -273,19 +273,19 @@ fn what_was_removed_with_a_lost_job_is_made_again_to_finish_it() {
 
 #[test]
 fn a_copy_of_a_home_tells_in_which_home_its_jobs_are_stopped() {
-    let lab = TestEnv::as_me();
-    let job = nap(&lab, Setting { contain: Contain::Reaper, user: lab.user() });
-    let copy = lab.path("copy");
-    let copied = Command::new("cp").arg("-a").args([&lab.home(), &copy]).status();
+    let env = TestEnv::as_me();
+    let job = nap(&env, Setting { contain: Contain::Reaper, user: env.user() });
+    let copy = env.path("copy");
+    let copied = Command::new("cp").arg("-a").args([&env.home(), &copy]).status();
     assert!(copied.is_ok_and(|status| status.success()), "cp");
-    let real = fs::canonicalize(lab.home()).expect("a path");
+    let real = fs::canonicalize(env.home()).expect("a path");
     for words in [&["stop", "web"][..], &["status", "web"], &["wait", "web"], &["rm", "web"]] {
-        let done = lab.quell(words[0]).args(&words[1..]).env("QUELL_HOME", &copy).finish();
+        let done = env.quell(words[0]).args(&words[1..]).env("QUELL_HOME", &copy).finish();
         assert_eq!(done.code(), Some(1), "{words:?}: {}", done.stderr);
         let hint = format!("QUELL_HOME={} quell stop {}", real.display(), job.id);
         assert!(done.stderr.contains(&hint), "{words:?}: {}", done.stderr);
     }
-    let hint = lab.quell("stop").args([&job.id]).env("QUELL_HOME", &real).finish();
+    let hint = env.quell("stop").args([&job.id]).env("QUELL_HOME", &real).finish();
     assert_eq!(hint.code(), Some(0), "{}", hint.stderr);
 }
 
@@ -303,17 +303,17 @@ fn damages() -> impl Iterator<Item = (usize, Setting, &'static str, &'static [u8
 fn a_live_job_with_a_damaged_record_can_be_stopped() {
     for (_, setting, file, damage) in damages() {
         let what = format!("{setting}, {file}, {:?}", String::from_utf8_lossy(damage));
-        let lab = TestEnv::with(setting);
-        let job = nap(&lab, setting);
+        let env = TestEnv::with(setting);
+        let job = nap(&env, setting);
         fs::write(job.dir().join(file), damage).expect("damage");
         for verb in ["sweep", "stop"] {
             let options: &[&str] = if verb == "stop" { &["--all"] } else { &[] };
-            speaks_clearly(&lab.quell(verb).args(options).finish(), &what);
+            speaks_clearly(&env.quell(verb).args(options).finish(), &what);
         }
         let done = job.stop(&[]);
         assert_eq!(done.code(), Some(0), "{what}: {}", done.stderr);
         assert!(job.is_over() && job.receipt().is_some(), "{what}");
-        assert!(lab.oracle.survivors_after(PATIENCE).is_empty(), "{what}");
+        assert!(env.oracle.survivors_after(PATIENCE).is_empty(), "{what}");
     }
 }
 
@@ -322,17 +322,17 @@ fn a_live_job_with_a_damaged_record_can_be_stopped() {
 fn a_lost_job_with_a_damaged_record_comes_to_an_end() {
     for (at, setting, file, damage) in damages() {
         let what = format!("{setting}, {file}, {:?}", String::from_utf8_lossy(damage));
-        let lab = TestEnv::with(setting);
-        let job = nap(&lab, setting);
+        let env = TestEnv::with(setting);
+        let job = nap(&env, setting);
         job.lose();
         fs::write(job.dir().join(file), damage).expect("damage");
-        let done = if at % 2 == 0 { job.stop(&[]) } else { lab.quell("sweep").finish() };
+        let done = if at % 2 == 0 { job.stop(&[]) } else { env.quell("sweep").finish() };
         speaks_clearly(&done, &what);
         assert!(matches!(done.code(), Some(0 | 5)), "{what}: {} {}", done.stdout, done.stderr);
         assert!(eventually(PATIENCE, || job.is_over()), "{what}: {} {}", done.stdout, done.stderr);
         // Without the specification neither the marker nor the boot of the PIDs is known.
         let known = file != "spec.json" || setting.contain == Contain::Cgroup;
-        let alive = lab.oracle.survivors_after(if known { PATIENCE } else { Duration::from_secs(3) });
+        let alive = env.oracle.survivors_after(if known { PATIENCE } else { Duration::from_secs(3) });
         assert!(alive.is_empty() || !known, "{what}: {alive:?}");
         assert!(alive.is_empty() || done.code() == Some(5), "{what}: said to be gone: {alive:?}");
     }
@@ -341,11 +341,11 @@ fn a_lost_job_with_a_damaged_record_comes_to_an_end() {
 /// The lock is only a file: without it a job looks like one that is over, and with nonsense in it it is as good as before.
 #[test]
 fn nonsense_in_a_lock_does_no_harm() {
-    let lab = TestEnv::as_me();
-    let setting = Setting { contain: Contain::Reaper, user: lab.user() };
+    let env = TestEnv::as_me();
+    let setting = Setting { contain: Contain::Reaper, user: env.user() };
     for text in ["nonsense", "finishing\n"] {
-        let job = nap(&lab, setting);
-        let lock = lab.home().join("live").join(&job.id);
+        let job = nap(&env, setting);
+        let lock = env.home().join("live").join(&job.id);
         fs::write(&lock, text).expect("write");
         let done = job.stop(&[]);
         speaks_clearly(&done, text);
@@ -355,6 +355,6 @@ fn nonsense_in_a_lock_does_no_harm() {
             assert_eq!(job.stop(&[]).code(), Some(0), "{text:?}");
         }
         assert!(job.wait_over(PATIENCE), "{text:?}: {} {}", done.status, done.stderr);
-        assert!(lab.oracle.survivors_after(PATIENCE).is_empty(), "{text:?}");
+        assert!(env.oracle.survivors_after(PATIENCE).is_empty(), "{text:?}");
     }
 }

@@ -15,7 +15,7 @@ use quell_tests::{
 
 use crate::jobs::hooks::names_in;
 
-fn lab() -> TestEnv {
+fn test_env() -> TestEnv {
     TestEnv::enclosed(Setting { user: TestEnv::as_me().user(), contain: Contain::Cgroup })
 }
 
@@ -24,10 +24,10 @@ fn is_built(test: &str) -> bool {
 }
 
 /// A start that meets a fault, with a hook that notes each end in the file `ends`.
-fn start<'l>(lab: &'l TestEnv, fault: &Fault) -> Quell<'l> {
-    let ends = lab.path("ends").display().to_string();
-    let config = lab.write("own.toml", &format!("[[hooks]]\non = [\"ended\"]\nappend = {ends:?}\n"));
-    lab.faulty("start", fault).env("QUELL_CONFIG", config).args(["--contain", "reaper"])
+fn start<'l>(env: &'l TestEnv, fault: &Fault) -> Quell<'l> {
+    let ends = env.path("ends").display().to_string();
+    let config = env.write("own.toml", &format!("[[hooks]]\non = [\"ended\"]\nappend = {ends:?}\n"));
+    env.faulty("start", fault).env("QUELL_CONFIG", config).args(["--contain", "reaper"])
 }
 
 /// What the history says after the last run that was followed by another one.
@@ -48,15 +48,15 @@ fn an_end_on_record_is_in_the_history_once_and_hooks_learn_it_after_any_death() 
     }
     for step in ["end_published", "end_logged", "settled"] {
         for standby in ["", ",standby.keeper_missed:kill"] {
-            let (lab, fault) = (lab(), Fault(format!("keeper.{step}:kill{standby}")));
-            let job = start(&lab, &fault).command(["true"]).begin();
-            assert!(eventually(PATIENCE, || lab.hit(&fault).is_some()), "{}: was not reached", fault.0);
+            let (env, fault) = (test_env(), Fault(format!("keeper.{step}:kill{standby}")));
+            let job = start(&env, &fault).command(["true"]).begin();
+            assert!(eventually(PATIENCE, || env.hit(&fault).is_some()), "{}: was not reached", fault.0);
             // Until the standby is done, or dead.
-            assert!(eventually(PATIENCE, || lab.oracle.survivors().is_empty()), "{}", fault.0);
-            lab.quell("status").args([&job.id]).finish();
+            assert!(eventually(PATIENCE, || env.oracle.survivors().is_empty()), "{}", fault.0);
+            env.quell("status").args([&job.id]).finish();
             assert_eq!(ends_of_last_run(&job), 1, "{}: {:?}", fault.0, job.events());
-            let told = || names_in(&lab.path("ends")) == ["ended"];
-            assert!(eventually(PATIENCE, told), "{}: hooks: {:?}", fault.0, names_in(&lab.path("ends")));
+            let told = || names_in(&env.path("ends")) == ["ended"];
+            assert!(eventually(PATIENCE, told), "{}: hooks: {:?}", fault.0, names_in(&env.path("ends")));
             assert!(job.is_over() && job.state() == "ended", "{}", fault.0);
         }
     }
@@ -69,13 +69,13 @@ fn a_stop_between_two_runs_is_in_the_history_before_the_end_is_on_record() {
     }
     for standby in ["", ",standby.keeper_missed:kill"] {
         // The first time it is the end of the first run.
-        let (lab, fault) = (lab(), Fault(format!("keeper.end_published:kill@2{standby}")));
-        let quell = start(&lab, &fault).args(["--restart", "always"]).env("QUELL_START_RESTART_DELAY", "60s");
+        let (env, fault) = (test_env(), Fault(format!("keeper.end_published:kill@2{standby}")));
+        let quell = start(&env, &fault).args(["--restart", "always"]).env("QUELL_START_RESTART_DELAY", "60s");
         let job = quell.command(["false"]).begin();
         assert!(eventually(PATIENCE, || job.state() == "waiting"), "{:?}", job.record());
         let stop = job.stop(&[]);
         assert!(matches!(stop.code(), Some(0 | 5)), "{}: {}{}", fault.0, stop.stdout, stop.stderr);
-        assert!(lab.hit(&fault).is_some(), "{}: was not reached", fault.0);
+        assert!(env.hit(&fault).is_some(), "{}: was not reached", fault.0);
         let events = of_last_run(&job);
         let at = |name: &str| events.iter().position(|event| event == name);
         assert!(at("stop_asked").is_some() && at("stop_asked") < at("ended"), "{}: {events:?}", fault.0);
@@ -88,27 +88,27 @@ fn a_standby_syncs_an_end_whose_keeper_died_in_its_last_sync() {
     if !is_built("a_standby_syncs_an_end…") {
         return;
     }
-    let (lab, fault) = (lab(), Fault("keeper.settled:kill".into()));
-    let job = start(&lab, &fault).command(["true"]).begin();
-    let synced = || lab.passed().iter().any(|passed| passed.point == "standby.end_synced");
-    assert!(eventually(PATIENCE, synced), "{:?}", lab.passed());
+    let (env, fault) = (test_env(), Fault("keeper.settled:kill".into()));
+    let job = start(&env, &fault).command(["true"]).begin();
+    let synced = || env.passed().iter().any(|passed| passed.point == "standby.end_synced");
+    assert!(eventually(PATIENCE, synced), "{:?}", env.passed());
     assert!(job.is_over() && job.state() == "ended");
 }
 
 #[test]
 fn the_receipt_of_an_earlier_run_does_not_hide_a_job_without_a_lock() {
     for verb in ["sweep", "stop"] {
-        let lab = lab();
-        let quell = lab.start().args(["--contain", "reaper", "--restart", "always"]);
+        let env = test_env();
+        let quell = env.start().args(["--contain", "reaper", "--restart", "always"]);
         let script = "test -e again || { touch again; exit 3; }; echo ready >$QUELL_TEST_READY; sleep $N";
         let job = quell.env("QUELL_START_RESTART_DELAY", "10ms").script(script).begin();
         assert!(job.receipt().is_some(), "no receipt of the first run");
         job.lose();
-        fs::remove_file(lab.home().join("live").join(&job.id)).expect("a lock");
+        fs::remove_file(env.home().join("live").join(&job.id)).expect("a lock");
         let args: &[&str] = if verb == "stop" { &["--all"] } else { &[] };
-        let done = lab.quell(verb).args(args).finish();
+        let done = env.quell(verb).args(args).finish();
         assert!(matches!(done.code(), Some(0 | 5)), "{verb}: {}{}", done.stdout, done.stderr);
-        assert_eq!(lab.oracle.survivors_after(PATIENCE), [], "{verb}: {}{}", done.stdout, done.stderr);
+        assert_eq!(env.oracle.survivors_after(PATIENCE), [], "{verb}: {}{}", done.stdout, done.stderr);
         assert_eq!(job.state(), "ended", "{verb}");
     }
 }
@@ -118,9 +118,9 @@ fn a_receipt_says_that_members_which_a_lost_keeper_has_killed_may_be_missing() {
     if !is_built("a_receipt_says_that_members_which_a_lost_keeper_has_killed_may_be_missing") {
         return;
     }
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     let script = "sleep $N & sleep $N & echo ready >$QUELL_TEST_READY; wait";
-    let job = start(&lab, &Fault("keeper.kill_round_done:kill".into()));
+    let job = start(&env, &Fault("keeper.kill_round_done:kill".into()));
     let job = job.args(["--ask", "root"]).script(script).begin();
     let stop = job.stop(&["--now"]);
     let receipt = job.receipt().expect("a receipt");

@@ -19,7 +19,7 @@ use crate::recovery::end_of_job::of_last_run;
 use crate::recovery::scenarios::{Play, SCENARIOS, Scenario, Scenario::*};
 
 /// What quell has started: every process of this environment that is not quell.
-fn members(lab: &TestEnv) -> Vec<Process> {
+fn members(env: &TestEnv) -> Vec<Process> {
     let is_quell = |process: &Process| {
         let exe = fs::read_link(format!("/proc/{}/exe", process.pid)).unwrap_or_default();
         // One that is about to be gone has a command line longer than a program.
@@ -28,23 +28,23 @@ fn members(lab: &TestEnv) -> Vec<Process> {
             // The probes of the helper are not members of the job, and may exit after it.
             || process.command == "/bin/sh -c exit 1"
     };
-    lab.oracle.survivors().into_iter().filter(|process| !is_quell(process)).collect()
+    env.oracle.survivors().into_iter().filter(|process| !is_quell(process)).collect()
 }
 
 /// No process may be alive of a job whose verdict is `gone`.
-fn no_receipt_lies(lab: &TestEnv) -> Result<(), String> {
-    let jobs: Vec<_> = lab.ids("jobs").iter().map(|id| lab.job(id)).collect();
+fn no_receipt_lies(env: &TestEnv) -> Result<(), String> {
+    let jobs: Vec<_> = env.ids("jobs").iter().map(|id| env.job(id)).collect();
     let all_ended = !jobs.is_empty() && jobs.iter().all(|job| job.state() == "ended");
     let gone =
         |receipt: Option<serde_json::Value>| receipt.is_some_and(|receipt| verdict(&receipt) == "gone");
-    let alive = if all_ended && jobs.iter().all(|job| gone(job.receipt())) { members(lab) } else { vec![] };
+    let alive = if all_ended && jobs.iter().all(|job| gone(job.receipt())) { members(env) } else { vec![] };
     if alive.is_empty() { Ok(()) } else { Err(format!("said to be gone, and alive: {alive:?}")) }
 }
 
 /// Each job has come to an end that is told as it was, and can be removed without a trace.
-fn all_ended(lab: &TestEnv, scenario: Scenario, hit_role: &str, ids: &[String]) -> Result<(), String> {
+fn all_ended(env: &TestEnv, scenario: Scenario, hit_role: &str, ids: &[String]) -> Result<(), String> {
     for id in ids {
-        let job = lab.job(id);
+        let job = env.job(id);
         let receipt = job.receipt().ok_or(format!("{id} has no receipt"))?;
         let lost = ["keeper_lost", "front_lost", "user"];
         let allowed = scenario.causes().iter().chain(if hit_role == "command" { &lost[2..] } else { &lost });
@@ -64,18 +64,18 @@ fn all_ended(lab: &TestEnv, scenario: Scenario, hit_role: &str, ids: &[String]) 
             return Err(format!("{id}: {ends} ends in the history: {events:?}"));
         }
     }
-    for id in lab.ids("jobs").iter().filter(|id| !id.starts_with('.')) {
-        let done = lab.quell("rm").args([id]).finish();
+    for id in env.ids("jobs").iter().filter(|id| !id.starts_with('.')) {
+        let done = env.quell("rm").args([id]).finish();
         if done.code() != Some(0) {
             return Err(format!("rm: {}", done.stderr));
         }
     }
-    let done = lab.quell("gc").finish();
+    let done = env.quell("gc").finish();
     let hidden = |name: &String| name.starts_with('.');
-    let mut left = lab.ids("jobs");
-    left.extend(lab.ids("live").into_iter().filter(|name| !hidden(name)));
-    left.extend(lab.ids("done"));
-    left.extend(lab.ids("names").into_iter().filter(|name| name != ".lock"));
+    let mut left = env.ids("jobs");
+    left.extend(env.ids("live").into_iter().filter(|name| !hidden(name)));
+    left.extend(env.ids("done"));
+    left.extend(env.ids("names").into_iter().filter(|name| name != ".lock"));
     match (done.code(), left.is_empty()) {
         (Some(0), true) => Ok(()),
         _ => Err(format!("left in the home: {left:?}; gc: {}", done.stderr)),
@@ -84,31 +84,31 @@ fn all_ended(lab: &TestEnv, scenario: Scenario, hit_role: &str, ids: &[String]) 
 
 /// The whole of it, with one fault; whether its point was reached.
 fn survives(fault: &Fault, scenario: Scenario, setting: Setting) -> Result<bool, String> {
-    let lab = TestEnv::enclosed(setting);
+    let env = TestEnv::enclosed(setting);
     let what = |why: String| format!("{}, {scenario:?}, {setting}: {why}", fault.0);
-    Play { lab: &lab, setting, fault }.perform(scenario).map_err(what)?;
+    Play { env: &env, setting, fault }.perform(scenario).map_err(what)?;
     // The keepers of a job that has ended still have its sync and their own exit to do.
-    if lab.ids("live").is_empty() {
-        eventually(PATIENCE, || lab.hit(fault).is_some() || crew_of(&lab).is_empty());
+    if env.ids("live").is_empty() {
+        eventually(PATIENCE, || env.hit(fault).is_some() || crew_of(&env).is_empty());
     }
-    let Some(hit) = lab.hit(fault) else { return truth(&lab, &what(String::new())).map(|()| false) };
-    let dead = || !crew_of(&lab).contains(&hit.pid);
+    let Some(hit) = env.hit(fault) else { return truth(&env, &what(String::new())).map(|()| false) };
+    let dead = || !crew_of(&env).contains(&hit.pid);
     if hit.what == "kill" && !eventually(PATIENCE, dead) {
         return Err(what(format!("{} is alive", hit.pid)));
     }
     // No process waits for one that is stopped when all is done: a timeout notices it.
-    let over = lab.ids("live").is_empty();
+    let over = env.ids("live").is_empty();
     let stands = || Process::now(hit.pid).is_some_and(|process| process.state() == Some('T'));
     if over && !eventually(PATIENCE, || !stands()) {
         return Err(what(format!("{} was not roused", hit.pid)));
     }
-    no_receipt_lies(&lab).map_err(what)?;
-    let before = lab.ids("jobs");
-    truth(&lab, &what(String::new()))?;
+    no_receipt_lies(&env).map_err(what)?;
+    let before = env.ids("jobs");
+    truth(&env, &what(String::new()))?;
     let ids: Vec<String> =
-        before.into_iter().filter(|id| !id.starts_with('.') && lab.job(id).dir().exists()).collect();
+        before.into_iter().filter(|id| !id.starts_with('.') && env.job(id).dir().exists()).collect();
     let role = fault.0.split('.').next().unwrap_or_default();
-    all_ended(&lab, scenario, role, &ids).map(|()| true).map_err(what)
+    all_ended(&env, scenario, role, &ids).map(|()| true).map_err(what)
 }
 
 /// The same where it has to be reached.
@@ -117,8 +117,8 @@ fn hits(fault: &Fault, scenario: Scenario, setting: Setting) -> Result<(), Strin
     if hit { Ok(()) } else { Err(format!("{}, {scenario:?}, {setting}: was not reached", fault.0)) }
 }
 
-fn crew_of(lab: &TestEnv) -> Vec<u32> {
-    lab.oracle.survivors().into_iter().map(|process| process.pid).collect()
+fn crew_of(env: &TestEnv) -> Vec<u32> {
+    env.oracle.survivors().into_iter().map(|process| process.pid).collect()
 }
 
 /// Where each point is passed: found out by trying every scenario once in every containment.
@@ -131,13 +131,13 @@ fn passages() -> &'static BTreeMap<String, Vec<(Scenario, Setting)>> {
         }
         let found = std::sync::Mutex::new(BTreeMap::<String, Vec<(Scenario, Setting)>>::new());
         all_hold(3, &plays, |&(scenario, setting)| {
-            let lab = TestEnv::enclosed(setting);
+            let env = TestEnv::enclosed(setting);
             let none = Fault::default();
             let what = |why: String| format!("{scenario:?}, {setting}: {why}");
-            Play { lab: &lab, setting, fault: &none }.perform(scenario).map_err(what)?;
-            truth(&lab, &what(String::new()))?;
+            Play { env: &env, setting, fault: &none }.perform(scenario).map_err(what)?;
+            truth(&env, &what(String::new()))?;
             let mut found = found.lock().expect("no check panics here");
-            for passed in lab.passed() {
+            for passed in env.passed() {
                 let places = found.entry(passed.point).or_default();
                 if !places.contains(&(scenario, setting)) {
                     places.push((scenario, setting));
@@ -167,9 +167,9 @@ fn needs(point: &str) -> Option<Contain> {
 /// Nothing that a user has can be made to die by a variable.
 #[test]
 fn the_product_has_no_points() {
-    let lab = TestEnv::as_me();
-    assert_eq!(lab.quell("__points").finish().code(), Some(2));
-    let product = fs::read(lab.quell_path()).expect("the quell under test");
+    let env = TestEnv::as_me();
+    assert_eq!(env.quell("__points").finish().code(), Some(2));
+    let product = fs::read(env.quell_path()).expect("the quell under test");
     assert!(!product.windows(11).any(|word| word == b"QUELL_FAULT"), "points are in the product");
 }
 

@@ -33,24 +33,24 @@ fn forge(job: &Background<'_>, change: impl FnOnce(&mut Value)) {
 }
 
 /// Gives `job` the state and the receipt of a job that has ended, with the id replaced.
-fn pose_as_ended(lab: &TestEnv, job: &Background<'_>) {
-    let other = lab.start().command(["true"]).begin();
+fn pose_as_ended(env: &TestEnv, job: &Background<'_>) {
+    let other = env.start().command(["true"]).begin();
     assert!(other.wait_over(PATIENCE) && eventually(PATIENCE, || other.receipt().is_some()));
     for name in ["state.jsonl", "receipt.json"] {
         let text = fs::read_to_string(other.dir().join(name)).expect(name);
         fs::write(job.dir().join(name), text.replace(&other.id, &job.id)).expect(name);
     }
     // Not another's end, which `stop` and `list` would tell of as well.
-    assert_eq!(lab.quell("rm").args([&other.id]).finish().code(), Some(0));
+    assert_eq!(env.quell("rm").args([&other.id]).finish().code(), Some(0));
 }
 
 /// A job held by the reaper, with a process that has left its environment, its session and its parent.
-fn with_escaped(lab: &TestEnv) -> (Background<'_>, Process) {
+fn with_escaped(env: &TestEnv) -> (Background<'_>, Process) {
     let script = "(setsid env -i sleep ${N}5 <&- >&- 2>&- &)
         until pgrep -f \"^sleep ${N}5\" >/dev/null; do :; done; echo ready >$QUELL_TEST_READY; sleep $N";
-    let job = lab.start().args(["--contain", "reaper"]).script(script).begin();
-    let name = format!("sleep {}5", lab.oracle.nap());
-    let escaped = lab.oracle.survivors().into_iter().find(|found| found.command == name);
+    let job = env.start().args(["--contain", "reaper"]).script(script).begin();
+    let name = format!("sleep {}5", env.oracle.nap());
+    let escaped = env.oracle.survivors().into_iter().find(|found| found.command == name);
     (job, escaped.expect("an escaped process"))
 }
 
@@ -58,12 +58,12 @@ fn with_escaped(lab: &TestEnv) -> (Background<'_>, Process) {
 fn the_record_of_an_ended_job_does_not_end_another_one() {
     for user in User::all() {
         for verb in ["stop", "sweep", "list", "status"] {
-            let lab = TestEnv::in_own_cgroup(user);
-            let (job, escaped) = with_escaped(&lab);
+            let env = TestEnv::in_own_cgroup(user);
+            let (job, escaped) = with_escaped(&env);
             job.lose();
-            pose_as_ended(&lab, &job);
+            pose_as_ended(&env, &job);
             let args: &[&str] = if ["stop", "status"].contains(&verb) { &[&job.id] } else { &[] };
-            let done = lab.quell(verb).args(args).finish();
+            let done = env.quell(verb).args(args).finish();
             assert_eq!(done.code(), Some(5), "{verb}, {user:?}: {}{}", done.stdout, done.stderr);
             assert_ne!(verdict(&job.receipt().expect("a receipt")), "gone", "{verb}, {user:?}");
             escaped.signal("KILL");
@@ -75,23 +75,23 @@ fn the_record_of_an_ended_job_does_not_end_another_one() {
 fn a_job_whose_keeper_lives_has_not_ended_whatever_its_record_says() {
     for user in User::all() {
         for lock in ["in its place", "deleted", "among those of ended jobs"] {
-            let lab = TestEnv::in_own_cgroup(user);
-            let job = lab.start().args(["--contain", "reaper"]).command(["sleep", &lab.oracle.nap()]).begin();
+            let env = TestEnv::in_own_cgroup(user);
+            let job = env.start().args(["--contain", "reaper"]).command(["sleep", &env.oracle.nap()]).begin();
             let root = job.process("root").expect("a root");
-            let live = lab.home().join("live").join(&job.id);
+            let live = env.home().join("live").join(&job.id);
             let forge = || {
-                pose_as_ended(&lab, &job);
+                pose_as_ended(&env, &job);
                 match lock {
                     "deleted" => fs::remove_file(&live).expect("a lock"),
                     "among those of ended jobs" => {
-                        fs::rename(&live, lab.home().join("done").join(&job.id)).expect("a lock");
+                        fs::rename(&live, env.home().join("done").join(&job.id)).expect("a lock");
                     }
                     _ => {}
                 }
             };
             let quell = |verb: &str, args: &[&str]| {
                 forge();
-                let done = lab.quell(verb).args(args).finish();
+                let done = env.quell(verb).args(args).finish();
                 (format!("{verb}, lock {lock}, {user:?}: {}{}", done.stdout, done.stderr), done)
             };
             let (what, status) = quell("status", &[&job.id, "--json"]);
@@ -123,15 +123,15 @@ fn a_tree_whose_record_says_that_it_has_ended_is_stopped_by_its_cgroup() {
             continue;
         }
         for verb in ["stop", "sweep"] {
-            let lab = TestEnv::in_own_cgroup(user);
-            let job = lab.start().args(["--contain", "cgroup"]).command(["sleep", &lab.oracle.nap()]).begin();
+            let env = TestEnv::in_own_cgroup(user);
+            let job = env.start().args(["--contain", "cgroup"]).command(["sleep", &env.oracle.nap()]).begin();
             job.lose();
-            pose_as_ended(&lab, &job);
-            fs::remove_file(lab.home().join("live").join(&job.id)).expect("a lock");
+            pose_as_ended(&env, &job);
+            fs::remove_file(env.home().join("live").join(&job.id)).expect("a lock");
             let args: &[&str] = if verb == "stop" { &[&job.id] } else { &[] };
-            let done = lab.quell(verb).args(args).finish();
+            let done = env.quell(verb).args(args).finish();
             assert!(matches!(done.code(), Some(0 | 5)), "{verb}, {user:?}: {}{}", done.stdout, done.stderr);
-            assert_eq!(lab.oracle.survivors_after(PATIENCE), [], "{verb}, {user:?}: {}", done.stdout);
+            assert_eq!(env.oracle.survivors_after(PATIENCE), [], "{verb}, {user:?}: {}", done.stdout);
         }
     }
 }
@@ -141,20 +141,20 @@ fn a_parent_that_the_record_names_as_the_standby_is_not_killed() {
     // A keeper's name and the lock delay a stop by its whole time, so one user has to do.
     let user = TestEnv::as_me().user();
     for mode in ["start", "run"] {
-        let lab = TestEnv::in_own_cgroup(user);
-        let quell = lab.start().args(["--contain", "reaper", "--grace", "0s"]);
-        let job = quell.command(["sleep", &lab.oracle.nap()]).begin();
+        let env = TestEnv::in_own_cgroup(user);
+        let quell = env.start().args(["--contain", "reaper", "--grace", "0s"]);
+        let job = quell.command(["sleep", &env.oracle.nap()]).begin();
         let root = job.process("root").expect("a root");
         job.lose();
         // A child that has a keeper's name and the job's lock.
         let script = &format!(
             "cd {}; ln -sf $(command -v sleep) quell-keeper;
             (exec 9<{}/live/{}; flock -s 9; exec ./quell-keeper ${{N}}7) & sleep $N; :",
-            lab.dir().display(),
-            lab.home().display(),
+            env.dir().display(),
+            env.home().display(),
             job.id
         );
-        let stranger = Outsider::script(&lab, script);
+        let stranger = Outsider::script(&env, script);
         let (impostor, parent) = (stranger.find("./quell-keeper"), stranger.find("bash -c"));
         forge(&job, |state| {
             state["keeper"] = identity(&impostor);
@@ -180,12 +180,12 @@ fn a_parent_that_the_record_names_as_the_standby_is_not_killed() {
 #[test]
 fn an_older_session_leader_that_the_record_names_as_the_root_is_not_killed() {
     for user in User::all() {
-        let lab = TestEnv::in_own_cgroup(user);
-        let stranger = Outsider::script(&lab, "exec sleep $N");
+        let env = TestEnv::in_own_cgroup(user);
+        let stranger = Outsider::script(&env, "exec sleep $N");
         let older = stranger.find("sleep");
         // A few clock ticks: an id tells no less.
         assert!(eventually(PATIENCE, || age(&older) > 0.05));
-        let job = lab.start().args(["--contain", "reaper"]).command(["sleep", &lab.oracle.nap()]).begin();
+        let job = env.start().args(["--contain", "reaper"]).command(["sleep", &env.oracle.nap()]).begin();
         job.lose();
         forge(&job, |state| state["tree"]["root"] = identity(&older));
         let done = job.stop(&["--now"]);
@@ -196,16 +196,16 @@ fn an_older_session_leader_that_the_record_names_as_the_root_is_not_killed() {
 #[test]
 fn a_run_that_left_its_job_is_not_called_gone() {
     for user in User::all() {
-        let lab = TestEnv::in_own_cgroup(user);
+        let env = TestEnv::in_own_cgroup(user);
         let script = format!(
             "(setsid env -i PATH=$PATH {} run --no-record -- sleep ${{N}}5 <&- >&- 2>&- &)
              until pgrep -f \"^sleep ${{N}}5\" >/dev/null; do :; done; echo ready >$QUELL_TEST_READY; sleep $N",
-            lab.quell_path().display()
+            env.quell_path().display()
         );
-        let job = lab.start().args(["--contain", "reaper"]).script(&script).begin();
+        let job = env.start().args(["--contain", "reaper"]).script(&script).begin();
         job.lose();
-        let name = format!("sleep {}5", lab.oracle.nap());
-        let inner = || lab.oracle.survivors().into_iter().find(|found| found.command == name);
+        let name = format!("sleep {}5", env.oracle.nap());
+        let inner = || env.oracle.survivors().into_iter().find(|found| found.command == name);
         assert!(inner().is_some(), "{user:?}: no run below the job");
         let done = job.stop(&["--now"]);
         let receipt = job.receipt().expect("a receipt");
@@ -216,18 +216,18 @@ fn a_run_that_left_its_job_is_not_called_gone() {
 #[test]
 fn a_command_in_another_pid_namespace_does_not_call_a_lost_job_gone() {
     for user in User::all() {
-        let lab = TestEnv::in_own_cgroup(user);
-        let job = lab.start().args(["--contain", "reaper"]).command(["sleep", &lab.oracle.nap()]).begin();
+        let env = TestEnv::in_own_cgroup(user);
+        let job = env.start().args(["--contain", "reaper"]).command(["sleep", &env.oracle.nap()]).begin();
         job.lose();
         let user_namespace: &[&str] = if user == User::Root { &[] } else { &["--user", "--map-root-user"] };
         let inside = |words: &[&str]| {
             // Behind the words that make this process the user's.
-            let mut all = lab.prefix();
+            let mut all = env.prefix();
             all.extend(["unshare", "--fork", "--pid", "--mount-proc"].map(String::from));
             all.extend(user_namespace.iter().map(|word| word.to_string()));
             let mut command = Command::new(&all[0]);
-            command.args(&all[1..]).arg(lab.quell_path()).args(words);
-            command.env("QUELL_HOME", lab.home()).current_dir(lab.dir()).stdin(Stdio::null());
+            command.args(&all[1..]).arg(env.quell_path()).args(words);
+            command.env("QUELL_HOME", env.home()).current_dir(env.dir()).stdin(Stdio::null());
             command.output().expect("unshare")
         };
         let probe = inside(&["--version"]);
@@ -247,26 +247,26 @@ fn a_command_in_another_pid_namespace_does_not_call_a_lost_job_gone() {
         }
         let done = job.stop(&["--now"]);
         assert!(matches!(done.code(), Some(0 | 5)), "{user:?}: {}{}", done.stdout, done.stderr);
-        assert_eq!(lab.oracle.survivors_after(PATIENCE), [], "{user:?}: {}{}", done.stdout, done.stderr);
+        assert_eq!(env.oracle.survivors_after(PATIENCE), [], "{user:?}: {}{}", done.stdout, done.stderr);
     }
 }
 
 #[test]
 fn a_lost_job_without_its_specification_is_told_of_alike_by_all_verbs() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     for first in ["list", "status", "wait", "sweep", "stop"] {
-        let job = lab.start().args(["--contain", "reaper"]).command(["sleep", &lab.oracle.nap()]).begin();
+        let job = env.start().args(["--contain", "reaper"]).command(["sleep", &env.oracle.nap()]).begin();
         job.lose();
         for name in ["spec.json", "launch.private.json"] {
             fs::remove_file(job.dir().join(name)).expect(name);
         }
         let ask = |verb: &str| {
             let args: &[&str] = if ["list", "sweep"].contains(&verb) { &[] } else { &[&job.id] };
-            lab.quell(verb).args(args).finish()
+            env.quell(verb).args(args).finish()
         };
         let done = ask(first);
         assert_eq!(
-            lab.oracle.survivors_after(PATIENCE),
+            env.oracle.survivors_after(PATIENCE),
             [],
             "{first} was first: {}{}",
             done.stdout,

@@ -22,8 +22,8 @@ fn told(job: &Background<'_>, stop: &Finished) -> String {
 }
 
 /// Whether links of a slow chain are still being made.
-fn chain_goes_on(lab: &TestEnv) -> bool {
-    let beats = || fs::metadata(lab.path("beat")).map_or(0, |found| found.len());
+fn chain_goes_on(env: &TestEnv) -> bool {
+    let beats = || fs::metadata(env.path("beat")).map_or(0, |found| found.len());
     let before = beats();
     eventually(std::time::Duration::from_millis(500), || beats() > before)
 }
@@ -31,13 +31,13 @@ fn chain_goes_on(lab: &TestEnv) -> bool {
 #[test]
 fn a_chain_without_its_environment_is_not_called_gone_after_a_loss() {
     for user in User::all() {
-        let lab = TestEnv::in_own_cgroup(user);
+        let env = TestEnv::in_own_cgroup(user);
         let script = "exec env -i QUELL_TEST_READY=$QUELL_TEST_READY $A slow-chain $T 1500";
-        let job = lab.start().args(["--contain", "reaper"]).script(script).begin();
+        let job = env.start().args(["--contain", "reaper"]).script(script).begin();
         job.lose();
         let stop = job.stop(&[]);
-        let (told, goes_on) = (told(&job, &stop), chain_goes_on(&lab));
-        lab.write("enough", "");
+        let (told, goes_on) = (told(&job, &stop), chain_goes_on(&env));
+        env.write("enough", "");
         assert!(told != "gone" || !goes_on, "{user:?}: {}", stop.stdout);
     }
 }
@@ -45,12 +45,12 @@ fn a_chain_without_its_environment_is_not_called_gone_after_a_loss() {
 #[test]
 fn a_chain_with_its_environment_is_gone_after_a_loss() {
     for user in User::all() {
-        let lab = TestEnv::in_own_cgroup(user);
-        let job = lab.start().args(["--contain", "reaper"]).actor("slow-chain", Some("1500")).begin();
+        let env = TestEnv::in_own_cgroup(user);
+        let job = env.start().args(["--contain", "reaper"]).actor("slow-chain", Some("1500")).begin();
         job.lose();
         let stop = job.stop(&[]);
-        let (told, goes_on) = (told(&job, &stop), chain_goes_on(&lab));
-        lab.write("enough", "");
+        let (told, goes_on) = (told(&job, &stop), chain_goes_on(&env));
+        env.write("enough", "");
         assert!(!goes_on, "{user:?}: {told}: {}", stop.stdout);
     }
 }
@@ -62,13 +62,13 @@ fn a_chain_is_chased_before_all_processes_are_listed() {
     if !has_program("strace") {
         return skip(test, "no strace here");
     }
-    let lab = TestEnv::as_me();
-    let job = lab.start().args(["--contain", "reaper"]).command(["sleep", &lab.oracle.nap()]).begin();
+    let env = TestEnv::as_me();
+    let job = env.start().args(["--contain", "reaper"]).command(["sleep", &env.oracle.nap()]).begin();
     job.lose();
     let calls = "trace=openat,open";
     let stop =
-        lab.quell("stop").args([&job.id]).wrapped(["strace", "-f", "-o", "trace", "-e", calls]).finish();
-    let trace = fs::read_to_string(lab.path("trace")).unwrap_or_default();
+        env.quell("stop").args([&job.id]).wrapped(["strace", "-f", "-o", "trace", "-e", calls]).finish();
+    let trace = fs::read_to_string(env.path("trace")).unwrap_or_default();
     let Some(chase) = trace.lines().position(|line| line.contains("\"/proc/loadavg\"")) else {
         assert!(!trace.contains("\"/proc\""), "{}", stop.stdout);
         return skip(test, "strace sees nothing here");
@@ -81,22 +81,22 @@ fn a_chain_is_chased_before_all_processes_are_listed() {
 #[test]
 fn a_caller_that_may_be_the_jobs_is_not_passed_over() {
     for user in User::all() {
-        let lab = TestEnv::in_own_cgroup(user);
+        let env = TestEnv::in_own_cgroup(user);
         let script = "(setsid env -i PATH=$PATH HOME=$HOME QUELL_HOME=$QUELL_HOME Q=$Q N=$N bash -c '
                 until [ -e go ]; do sleep 0.01; done
                 $Q stop $(cat go) >said 2>&1; echo $? >code.new; mv code.new code; exec sleep $N' <&- >&- 2>&- &)
             echo ready >$QUELL_TEST_READY; sleep $N";
-        let job = lab.start().args(["--contain", "reaper"]).script(script).begin();
+        let job = env.start().args(["--contain", "reaper"]).script(script).begin();
         job.lose();
-        lab.write("new", &job.id);
-        fs::rename(lab.path("new"), lab.path("go")).expect("a file");
-        let code = lab.path("code");
+        env.write("new", &job.id);
+        fs::rename(env.path("new"), env.path("go")).expect("a file");
+        let code = env.path("code");
         assert!(eventually(PATIENCE, || code.exists()), "{user:?}: the stop within does not end");
-        let said = fs::read_to_string(lab.path("said")).unwrap_or_default();
+        let said = fs::read_to_string(env.path("said")).unwrap_or_default();
         assert_eq!(fs::read_to_string(&code).expect("a code").trim(), "5", "{user:?}: {said}");
         let receipt = job.receipt().expect("a receipt");
         assert_ne!(verdict(&receipt), "gone", "{user:?}: {receipt:#}");
-        lab.oracle.end_survivors();
+        env.oracle.end_survivors();
     }
 }
 
@@ -111,16 +111,16 @@ fn a_listing_of_proc_that_breaks_off_proves_nothing() {
         return skip(test, "no strace here that can make calls fail");
     }
     for setting in Setting::all().into_iter().filter(|setting| setting.contain != Contain::Pidns) {
-        let lab = TestEnv::enclosed(setting);
-        let quell = lab.start().args(["--contain", setting.contain.word()]);
+        let env = TestEnv::enclosed(setting);
+        let quell = env.start().args(["--contain", setting.contain.word()]);
         let job = quell.script("setsid sleep $N & echo ready >$QUELL_TEST_READY; sleep $N").begin();
         job.lose();
-        let stop = lab.quell("stop").args([&job.id]).wrapped(breaks).finish();
+        let stop = env.quell("stop").args([&job.id]).wrapped(breaks).finish();
         let receipt = job.receipt().unwrap_or_else(|| panic!("{setting}: {}{}", stop.stdout, stop.stderr));
         assert_eq!((stop.code(), verdict(&receipt)), (Some(5), "unproven"), "{setting}: {receipt:#}");
         let why = receipt["verdict"]["why"].as_str().unwrap_or_default();
         assert!(why.contains("can't be listed"), "{setting}: {why}");
-        lab.oracle.end_survivors();
+        env.oracle.end_survivors();
     }
 }
 
@@ -135,15 +135,15 @@ fn a_job_that_was_started_in_a_time_namespace_is_ended_from_outside() {
         }
         for inside in [false, true] {
             let what = format!("{shift}, inside: {inside}");
-            let lab = TestEnv::as_me();
+            let env = TestEnv::as_me();
             // Nothing but its identity tells of the root.
-            let quell = lab.start().args(["--contain", "reaper"]).wrapped(shifted);
-            let job = quell.command(["env", "-i", "sleep", &lab.oracle.nap()]).begin();
+            let quell = env.start().args(["--contain", "reaper"]).wrapped(shifted);
+            let job = quell.command(["env", "-i", "sleep", &env.oracle.nap()]).begin();
             job.lose();
-            let stop = lab.quell("stop").args([&job.id]);
+            let stop = env.quell("stop").args([&job.id]);
             let stop = if inside { stop.wrapped(shifted).finish() } else { stop.finish() };
             told(&job, &stop);
-            assert_eq!(lab.oracle.survivors_after(PATIENCE), [], "{what}: {}", stop.stdout);
+            assert_eq!(env.oracle.survivors_after(PATIENCE), [], "{what}: {}", stop.stdout);
         }
     }
 }
@@ -155,20 +155,20 @@ fn a_job_that_made_its_cgroup_threaded_is_ended_after_a_loss() {
     if !host::am_root() || Contain::Cgroup.available(User::Root).is_err() {
         return skip(test, "it needs root and a cgroup");
     }
-    let lab = TestEnv::in_own_cgroup(User::Root);
+    let env = TestEnv::in_own_cgroup(User::Root);
     // A cgroup with processes in it can't be made threaded, so the job leaves it for that.
     let script = "M=$(findmnt -nt cgroup2 -o TARGET | head -n 1); own=$M$(sed -n s/^0:://p /proc/self/cgroup)
         echo 0 >$M/cgroup.procs; echo threaded >$own/cgroup.type && echo 0 >$own/cgroup.threads || touch refused
         (setsid env -i sleep ${N}5 <&- >&- 2>&- &)
         echo ready >$QUELL_TEST_READY; exec env -i sleep $N";
-    let job = lab.start().args(["--contain", "cgroup"]).script(script).begin();
-    if lab.path("refused").exists() {
+    let job = env.start().args(["--contain", "cgroup"]).script(script).begin();
+    if env.path("refused").exists() {
         return skip(test, "this kernel does not let a cgroup become threaded");
     }
     job.lose();
     let stop = job.stop(&[]);
     told(&job, &stop);
-    assert_eq!(lab.oracle.survivors_after(PATIENCE), [], "{}", stop.stdout);
+    assert_eq!(env.oracle.survivors_after(PATIENCE), [], "{}", stop.stdout);
     assert!(!stop.stdout.contains("its cgroup is not empty"), "{}", stop.stdout);
 }
 
@@ -176,8 +176,8 @@ fn a_job_that_made_its_cgroup_threaded_is_ended_after_a_loss() {
 fn members_that_keep_the_init_of_their_namespace_from_its_end_are_killed_after_a_loss() {
     let test = "members_that_keep_the_init_of_their_namespace_from_its_end_are_killed_after_a_loss";
     for setting in Setting::all().into_iter().filter(|setting| setting.contain == Contain::Pidns) {
-        let lab = TestEnv::with(setting);
-        let job = lab.start().args(["--contain", "pidns"]).actor("hold-exit", Some("1")).begin();
+        let env = TestEnv::with(setting);
+        let job = env.start().args(["--contain", "pidns"]).actor("hold-exit", Some("1")).begin();
         let init = job.process("root").expect("an init");
         let status = fs::read_to_string(format!("/proc/{}/status", init.pid)).unwrap_or_default();
         if status.lines().any(|line| line.starts_with("TracerPid:") && line.ends_with("\t0")) {
@@ -187,7 +187,7 @@ fn members_that_keep_the_init_of_their_namespace_from_its_end_are_killed_after_a
         job.lose();
         let stop = job.stop(&[]);
         told(&job, &stop);
-        assert_eq!(lab.oracle.survivors_after(PATIENCE), [], "{setting}: {}", stop.stdout);
+        assert_eq!(env.oracle.survivors_after(PATIENCE), [], "{setting}: {}", stop.stdout);
         assert!(!init.is_alive(), "{setting}: {}", stop.stdout);
     }
 }
@@ -199,7 +199,7 @@ fn said_alone(test: &str, start: &str, lost: bool) -> Option<(String, String)> {
         skip(test, "it needs root");
         return None;
     }
-    let lab = TestEnv::in_own_cgroup(User::Root);
+    let env = TestEnv::in_own_cgroup(User::Root);
     let lose = "for role in standby keeper; do
             pid=$(tail -n 1 $QUELL_HOME/jobs/$id/state.jsonl | sed 's/.*\"'$role'\":{\"pid\":\\([0-9]*\\).*/\\1/')
             kill -STOP $pid; pids=\"$pids $pid\"
@@ -213,14 +213,14 @@ fn said_alone(test: &str, start: &str, lost: bool) -> Option<(String, String)> {
         {lose}
         $0 stop $id >said 2>&1; echo $? >code"
     );
-    let mut words = lab.prefix();
+    let mut words = env.prefix();
     words.extend(["unshare", "-pf", "--mount-proc", "sh", "-c", &script].map(String::from));
     let mut command = Command::new(&words[0]);
-    command.args(&words[1..]).arg(lab.quell_path()).arg(lab.oracle.nap());
-    command.env("A", lab.actor_path()).env("T", lab.oracle.token());
-    command.env("QUELL_HOME", lab.home()).current_dir(lab.path("")).stdin(Stdio::null());
+    command.args(&words[1..]).arg(env.quell_path()).arg(env.oracle.nap());
+    command.env("A", env.actor_path()).env("T", env.oracle.token());
+    command.env("QUELL_HOME", env.home()).current_dir(env.path("")).stdin(Stdio::null());
     let done = command.output().expect("unshare");
-    let read = |name: &str| fs::read_to_string(lab.path(name)).unwrap_or_default();
+    let read = |name: &str| fs::read_to_string(env.path(name)).unwrap_or_default();
     let (said, code, errors) = (read("said"), read("code"), String::from_utf8_lossy(&done.stderr));
     if code.is_empty() && (errors.contains("unshare") || done.status.code() == Some(9)) {
         skip(test, errors.trim());

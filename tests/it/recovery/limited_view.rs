@@ -33,11 +33,11 @@ fn a_process_that_proc_hides_is_killed_and_named() {
     if !can_hide("a_process_that_proc_hides_is_killed_and_named") {
         return;
     }
-    let lab = TestEnv::new(User::Ordinary);
-    let quell = lab.run().args(["--json", "--contain", "reaper", "--grace", "300ms", "--timeout", "1s"]);
+    let env = TestEnv::new(User::Ordinary);
+    let quell = env.run().args(["--json", "--contain", "reaper", "--grace", "300ms", "--timeout", "1s"]);
     let done = quell.actor("undumpable", None).wrapped(HIDING).finish();
     let data = &done.envelope()["data"];
-    assert_eq!(lab.oracle.survivors_after(PATIENCE), [], "{data:#}");
+    assert_eq!(env.oracle.survivors_after(PATIENCE), [], "{data:#}");
     assert_eq!((done.code(), verdict(data)), (Some(124), "gone"), "{data:#}");
 }
 
@@ -46,13 +46,13 @@ fn after_a_loss_nothing_is_called_gone_where_proc_hides_processes() {
     if !can_hide("after_a_loss_nothing_is_called_gone_where_proc_hides_processes") {
         return;
     }
-    let lab = TestEnv::new(User::Ordinary);
-    let job = lab.start().args(["--contain", "reaper"]).command(["sleep", &lab.oracle.nap()]).begin();
+    let env = TestEnv::new(User::Ordinary);
+    let job = env.start().args(["--contain", "reaper"]).command(["sleep", &env.oracle.nap()]).begin();
     job.lose();
-    let done = lab.quell("stop").args([&job.id]).wrapped(HIDING).finish();
+    let done = env.quell("stop").args([&job.id]).wrapped(HIDING).finish();
     let receipt = job.receipt().expect("a receipt");
     assert_eq!((done.code(), verdict(&receipt)), (Some(5), "unproven"), "{receipt:#}");
-    assert_eq!(lab.oracle.survivors_after(PATIENCE), []);
+    assert_eq!(env.oracle.survivors_after(PATIENCE), []);
 }
 
 #[test]
@@ -65,29 +65,29 @@ fn after_a_loss_nothing_is_called_gone_in_a_time_namespace() {
             "no time namespace can be made",
         );
     }
-    let lab = TestEnv::as_me();
-    let job = lab.start().args(["--contain", "reaper"]).command(["sleep", &lab.oracle.nap()]).begin();
+    let env = TestEnv::as_me();
+    let job = env.start().args(["--contain", "reaper"]).command(["sleep", &env.oracle.nap()]).begin();
     job.lose();
-    let done = lab.quell("stop").args([&job.id]).wrapped(shifted).finish();
+    let done = env.quell("stop").args([&job.id]).wrapped(shifted).finish();
     let receipt = job.receipt().expect("a receipt");
     assert_eq!((done.code(), verdict(&receipt)), (Some(5), "unproven"), "{receipt:#}");
     job.stop(&[]);
-    lab.oracle.end_survivors();
+    env.oracle.end_survivors();
 }
 
 #[test]
 fn a_copy_of_the_home_ends_no_job_that_is_kept() {
-    let lab = TestEnv::as_me();
-    let job = lab.start().command(["sleep", &lab.oracle.nap()]).begin();
+    let env = TestEnv::as_me();
+    let job = env.start().command(["sleep", &env.oracle.nap()]).begin();
     let root = job.process("root").expect("a root");
-    let copy = lab.path("copy");
-    let copied = Command::new("cp").arg("-a").arg(lab.home()).arg(&copy).status().expect("cp");
+    let copy = env.path("copy");
+    let copied = Command::new("cp").arg("-a").arg(env.home()).arg(&copy).status().expect("cp");
     assert!(copied.success());
-    if am_root() && lab.user() == User::Ordinary {
+    if am_root() && env.user() == User::Ordinary {
         std::os::unix::fs::chown(&copy, Some(NOBODY), Some(NOBODY)).expect("chown");
     }
     for words in [&["list"][..], &["status", &job.id], &["sweep"], &["stop", &job.id]] {
-        let quell = lab.quell(words[0]).args(&words[1..]).env("QUELL_HOME", &copy);
+        let quell = env.quell(words[0]).args(&words[1..]).env("QUELL_HOME", &copy);
         let done = quell.finish();
         assert!(root.is_alive(), "{words:?}: {}{}", done.stdout, done.stderr);
         assert_ne!(done.code(), Some(0), "{words:?}: {}{}", done.stdout, done.stderr);
@@ -98,14 +98,14 @@ fn a_copy_of_the_home_ends_no_job_that_is_kept() {
 
 #[test]
 fn the_removal_of_a_lost_job_does_not_hide_that_its_end_is_not_proven() {
-    let lab = TestEnv::enclosed(Setting { user: TestEnv::as_me().user(), contain: Contain::Cgroup });
+    let env = TestEnv::enclosed(Setting { user: TestEnv::as_me().user(), contain: Contain::Cgroup });
     let script = "(setsid env -i sleep ${N}5 <&- >&- 2>&- &)
         until pgrep -f \"^sleep ${N}5\" >/dev/null; do :; done; echo ready >$QUELL_TEST_READY; sleep $N";
-    let job = lab.start().args(["--contain", "reaper"]).script(script).begin();
+    let job = env.start().args(["--contain", "reaper"]).script(script).begin();
     job.lose();
-    let done = lab.quell("rm").args([&job.id]).finish();
+    let done = env.quell("rm").args([&job.id]).finish();
     assert_eq!((done.code(), job.dir().exists()), (Some(5), true), "{}{}", done.stdout, done.stderr);
-    assert_eq!(lab.quell("rm").args([&job.id]).finish().code(), Some(0));
+    assert_eq!(env.quell("rm").args([&job.id]).finish().code(), Some(0));
     assert!(!job.dir().exists());
 }
 
@@ -113,13 +113,13 @@ fn the_removal_of_a_lost_job_does_not_hide_that_its_end_is_not_proven() {
 #[test]
 fn a_corpse_that_a_tracer_holds_counts_as_dead() {
     for setting in Setting::all().into_iter().filter(|setting| setting.contain != Contain::Pidns) {
-        let lab = TestEnv::with(setting);
-        let quell = lab.start().args(["--contain", setting.contain.word()]);
+        let env = TestEnv::with(setting);
+        let quell = env.start().args(["--contain", setting.contain.word()]);
         let script = "sleep $N & echo $! >pid; echo ready >$QUELL_TEST_READY; wait";
         let job = quell.script(script).begin();
-        let pid = fs::read_to_string(lab.path("pid")).expect("a pid").trim().to_owned();
-        let words = lab.prefix().into_iter().chain([host::actor().display().to_string()]);
-        let mut words = words.chain(["seize".into(), lab.oracle.token().to_owned(), pid.clone()]);
+        let pid = fs::read_to_string(env.path("pid")).expect("a pid").trim().to_owned();
+        let words = env.prefix().into_iter().chain([host::actor().display().to_string()]);
+        let mut words = words.chain(["seize".into(), env.oracle.token().to_owned(), pid.clone()]);
         let mut command = Command::new(words.next().expect("a program"));
         command.args(words).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut tracer = command.spawn().expect("a tracer");

@@ -43,12 +43,12 @@ impl fmt::Display for Case {
 
 /// Starts it, waits until its shape is up, and kills front and keeper.
 pub fn lose(
-    lab: &TestEnv,
+    env: &TestEnv,
     setting: Setting,
     actor: (&str, Option<&str>, Option<&str>),
 ) -> Result<Running, String> {
     let (kind, arg, script) = actor;
-    let quell = lab.run().args(["--contain", setting.contain.word(), "--until", "tree", "--grace", "20s"]);
+    let quell = env.run().args(["--contain", setting.contain.word(), "--until", "tree", "--grace", "20s"]);
     let mut running = match script {
         Some(script) => quell.script(script),
         None => quell.actor(kind, arg),
@@ -60,16 +60,16 @@ pub fn lose(
 }
 
 /// A sweep and its report.
-pub fn sweep(lab: &TestEnv) -> (Finished, Value) {
-    let done = lab.quell("sweep").args(["--json"]).finish();
+pub fn sweep(env: &TestEnv) -> (Finished, Value) {
+    let done = env.quell("sweep").args(["--json"]).finish();
     let envelope = done.envelope();
     assert_eq!(envelope["type"], "sweep", "{envelope:#}");
     (done, envelope["data"].clone())
 }
 
-/// The receipt of the lab's one job.
-pub fn only_receipt(lab: &TestEnv) -> Result<Value, String> {
-    let records = lab.records();
+/// The receipt of the environment's one job.
+pub fn only_receipt(env: &TestEnv) -> Result<Value, String> {
+    let records = env.records();
     let [record] = records.as_slice() else { return Err(format!("not one record: {records:?}")) };
     receipt(&record.dir.join("receipt.json"))
 }
@@ -89,15 +89,15 @@ fn is_gone_after_a_sweep(actor: Actor) {
 
 fn check(case: &Case) -> Result<(), String> {
     let Case { actor, setting } = case;
-    let lab = TestEnv::with(*setting);
-    let mut running = lose(&lab, *setting, (actor.kind, actor.arg, actor.script))?;
+    let env = TestEnv::with(*setting);
+    let mut running = lose(&env, *setting, (actor.kind, actor.arg, actor.script))?;
     // Init of a PID namespace dies with its keeper; other processes must be alive, or nothing is tested. A chain can't
     // be seen by a look at /proc.
-    if setting.contain != Contain::Pidns && lab.oracle.survivors().is_empty() && actor.kind != "chain" {
+    if setting.contain != Contain::Pidns && env.oracle.survivors().is_empty() && actor.kind != "chain" {
         return Err("no process is left to be swept".into());
     }
-    let (done, report) = sweep(&lab);
-    let alive = lab.oracle.survivors();
+    let (done, report) = sweep(&env);
+    let alive = env.oracle.survivors();
     if !alive.is_empty() {
         let first: Vec<_> = alive.iter().take(5).collect();
         return Err(format!("{} survivors: {first:?}; {report:#}", alive.len()));
@@ -105,17 +105,17 @@ fn check(case: &Case) -> Result<(), String> {
     if !running.wait_output_closed(READER_PATIENCE) {
         return Err(format!("someone still holds stdout; {report:#}"));
     }
-    let left = lab.leftovers();
+    let left = env.leftovers();
     if !left.is_empty() {
-        return Err(format!("left behind: {left:?}; {:#}", only_receipt(&lab).unwrap_or_default()));
+        return Err(format!("left behind: {left:?}; {:#}", only_receipt(&env).unwrap_or_default()));
     }
-    let receipt = only_receipt(&lab)?;
+    let receipt = only_receipt(&env)?;
     says_what_is_known(done.code(), &receipt)?;
     if cause(&receipt) != "keeper_lost" {
         return Err(format!("the cause is {}", receipt["cause"]));
     }
     // Nothing new is to be said the second time.
-    let (again, report) = sweep(&lab);
+    let (again, report) = sweep(&env);
     let jobs = report["jobs"].as_array().map(Vec::as_slice).unwrap_or_default();
     if again.code() != done.code() || jobs.iter().any(|job| job["action"] != "report") {
         return Err(format!("the second sweep: {}, {report:#}", again.status));
@@ -184,24 +184,24 @@ fn lost_chains_are_gone_after_a_sweep() {
 fn a_sweep_may_be_killed_at_any_instant() {
     let kinds = [("tree", None), ("daemon-exit", None), ("bomb", Some("20")), ("setsid", None)];
     all_hold(2, &spread(1), |&(round, setting)| {
-        let lab = TestEnv::with(setting);
+        let env = TestEnv::with(setting);
         let (kind, arg) = kinds[round % kinds.len()];
         let what = format!("round {round}, {kind} under {setting}");
-        let mut running = lose(&lab, setting, (kind, arg, None)).map_err(|why| format!("{what}: {why}"))?;
+        let mut running = lose(&env, setting, (kind, arg, None)).map_err(|why| format!("{what}: {why}"))?;
         for _ in 0..2 {
-            let mut broken_off = lab.quell("sweep").spawn();
+            let mut broken_off = env.quell("sweep").spawn();
             pause_up_to(25_000);
             broken_off.kill().and_then(|()| broken_off.wait()).map_err(|error| format!("{what}: {error}"))?;
         }
-        let (done, report) = sweep(&lab);
-        let left = lab.leftovers();
+        let (done, report) = sweep(&env);
+        let left = env.leftovers();
         if !left.is_empty() || !running.wait_output_closed(READER_PATIENCE) {
             return Err(format!("{what}: left behind: {left:?}; {report:#}"));
         }
         if !matches!(done.code(), Some(0 | 5)) {
             return Err(format!("{what}: {}, {report:#}", done.status));
         }
-        let receipt = only_receipt(&lab).map_err(|why| format!("{what}: {why}"))?;
+        let receipt = only_receipt(&env).map_err(|why| format!("{what}: {why}"))?;
         says_what_is_known(done.code(), &receipt).map_err(|why| format!("{what}: {why}"))?;
         if cause(&receipt) != "keeper_lost" {
             return Err(format!("{what}: {receipt:#}"));
@@ -213,10 +213,10 @@ fn a_sweep_may_be_killed_at_any_instant() {
 #[test]
 fn of_several_sweeps_at_once_one_does_it_and_the_others_know() {
     all_hold(1, &spread(5), |&(round, setting)| {
-        let lab = TestEnv::with(setting);
-        lose(&lab, setting, ("many", Some("40"), None))?;
+        let env = TestEnv::with(setting);
+        lose(&env, setting, ("many", Some("40"), None))?;
         let sweeps: Vec<(Finished, Value)> = thread::scope(|scope| {
-            let all: Vec<_> = (0..4).map(|_| scope.spawn(|| sweep(&lab))).collect();
+            let all: Vec<_> = (0..4).map(|_| scope.spawn(|| sweep(&env))).collect();
             all.into_iter().map(|one| one.join().expect("a sweep panicked")).collect()
         });
         let jobs: Vec<&Value> =
@@ -228,7 +228,7 @@ fn of_several_sweeps_at_once_one_does_it_and_the_others_know() {
         if stops != 1 || wrong || kept {
             return Err(format!("round {round}, {setting}: {sweeps:#?}"));
         }
-        let left = lab.leftovers();
+        let left = env.leftovers();
         if left.is_empty() { Ok(()) } else { Err(format!("round {round}, {setting}: {left:?}")) }
     });
 }
@@ -236,65 +236,65 @@ fn of_several_sweeps_at_once_one_does_it_and_the_others_know() {
 #[test]
 fn a_dry_run_touches_nothing() {
     for setting in Setting::all() {
-        let lab = TestEnv::with(setting);
-        let _running = lose(&lab, setting, ("tree", None, None)).expect("lost");
+        let env = TestEnv::with(setting);
+        let _running = lose(&env, setting, ("tree", None, None)).expect("lost");
         // Every process in a PID namespace exits with its keeper, in a moment.
         if setting.contain == Contain::Pidns {
-            assert_eq!(lab.oracle.survivors_after(PATIENCE), [], "{setting}");
+            assert_eq!(env.oracle.survivors_after(PATIENCE), [], "{setting}");
         }
-        let before = lab.oracle.survivors();
-        let done = lab.quell("sweep").args(["--dry-run", "--json"]).finish();
+        let before = env.oracle.survivors();
+        let done = env.quell("sweep").args(["--dry-run", "--json"]).finish();
         let report = &done.envelope()["data"];
         assert_eq!(done.code(), Some(0), "{setting}: {report:#}");
         assert_eq!(report["jobs"][0]["action"], "stop", "{setting}: {report:#}");
         assert_eq!(report["jobs"][0]["processes"], before.len(), "{setting}: {report:#}, {before:?}");
-        assert_eq!(lab.oracle.survivors(), before, "{setting}");
-        sweep(&lab);
-        assert_eq!(lab.leftovers(), Vec::<String>::new(), "{setting}");
+        assert_eq!(env.oracle.survivors(), before, "{setting}");
+        sweep(&env);
+        assert_eq!(env.leftovers(), Vec::<String>::new(), "{setting}");
     }
 }
 
 #[test]
 fn a_stop_that_was_under_way_keeps_its_cause() {
     for setting in Setting::all().into_iter().filter(|setting| setting.contain != Contain::Pidns) {
-        let lab = TestEnv::with(setting);
-        let quell = lab.run().args(["--contain", setting.contain.word(), "--grace", "20s"]);
+        let env = TestEnv::with(setting);
+        let quell = env.run().args(["--contain", setting.contain.word(), "--grace", "20s"]);
         let mut running = quell.actor("ignore-term", None).start();
         running.wait_ready().expect("ready");
         running.front.signal("TERM");
-        let stopping = || lab.records().iter().any(|record| record.state == "stopping");
+        let stopping = || env.records().iter().any(|record| record.state == "stopping");
         assert!(eventually(PATIENCE, stopping), "{setting}: the request is not heard");
         running.lose().expect("lost");
-        sweep(&lab);
-        let receipt = only_receipt(&lab).expect("a receipt");
+        sweep(&env);
+        let receipt = only_receipt(&env).expect("a receipt");
         assert_eq!((cause(&receipt), &receipt["actor"]["kind"]), ("user", &"sender".into()), "{setting}");
-        assert_eq!(lab.leftovers(), Vec::<String>::new(), "{setting}");
+        assert_eq!(env.leftovers(), Vec::<String>::new(), "{setting}");
     }
 }
 
 #[test]
 fn a_front_that_is_about_to_take_over_is_left_to_it() {
     for setting in Setting::all() {
-        let lab = TestEnv::with(setting);
-        let file = lab.path("receipt.json");
-        let quell = lab.run().args(["--contain", setting.contain.word(), "--receipt"]).args([&file]);
+        let env = TestEnv::with(setting);
+        let file = env.path("receipt.json");
+        let quell = env.run().args(["--contain", setting.contain.word(), "--receipt"]).args([&file]);
         let mut running = quell.actor("setsid", None).start();
         running.wait_ready().expect("ready");
         let keeper = running.keeper().expect("a keeper");
         assert!(running.front.signal("STOP") && keeper.signal("KILL"));
         assert!(eventually(PATIENCE, || !keeper.is_alive()));
         // Every process in a PID namespace exits with its keeper, in a moment; the front stays.
-        let settled = || setting.contain != Contain::Pidns || lab.oracle.survivors().len() == 1;
-        assert!(eventually(PATIENCE, settled), "{setting}: {:?}", lab.oracle.survivors());
-        let before = lab.oracle.survivors();
-        let (done, report) = sweep(&lab);
+        let settled = || setting.contain != Contain::Pidns || env.oracle.survivors().len() == 1;
+        assert!(eventually(PATIENCE, settled), "{setting}: {:?}", env.oracle.survivors());
+        let before = env.oracle.survivors();
+        let (done, report) = sweep(&env);
         assert_eq!((done.code(), &report["kept"]), (Some(0), &1.into()), "{setting}: {report:#}");
-        assert_eq!(lab.oracle.survivors(), before, "{setting}");
+        assert_eq!(env.oracle.survivors(), before, "{setting}");
         running.front.signal("CONT");
         running.wait_exit(PATIENCE).expect("the front finishes");
         let receipt = receipt(&file).expect("a receipt");
         assert_eq!((cause(&receipt), verdict(&receipt)), ("keeper_lost", "gone"), "{setting}");
-        assert_eq!(lab.leftovers(), Vec::<String>::new(), "{setting}");
+        assert_eq!(env.leftovers(), Vec::<String>::new(), "{setting}");
     }
 }
 
@@ -304,17 +304,17 @@ fn a_sweep_from_within_the_lost_job_leaves_it_to_others() {
     let script = "echo ready >$QUELL_TEST_READY; until [ -e go ]; do sleep 0.01; done
         $Q sweep --json >said; echo $? >code.new; mv code.new code; sleep $N";
     for setting in Setting::all().into_iter().filter(|setting| setting.contain != Contain::Pidns) {
-        let lab = TestEnv::with(setting);
-        let _running = lose(&lab, setting, ("inside", None, Some(script))).expect("lost");
-        lab.write("go", "");
-        let code: PathBuf = lab.path("code");
+        let env = TestEnv::with(setting);
+        let _running = lose(&env, setting, ("inside", None, Some(script))).expect("lost");
+        env.write("go", "");
+        let code: PathBuf = env.path("code");
         assert!(eventually(PATIENCE, || code.exists()), "{setting}: the sweep within does not end");
-        let said = fs::read_to_string(lab.path("said")).expect("a report");
+        let said = fs::read_to_string(env.path("said")).expect("a report");
         assert_eq!(fs::read_to_string(&code).expect("a code").trim(), "5", "{setting}: {said}");
         let sleeps = |process: &Process| process.command.starts_with("sleep");
-        let goes_on = || lab.oracle.survivors().iter().any(sleeps);
+        let goes_on = || env.oracle.survivors().iter().any(sleeps);
         assert!(eventually(PATIENCE, goes_on), "{setting}: {said}");
-        let (_, report) = sweep(&lab);
-        assert_eq!(lab.leftovers(), Vec::<String>::new(), "{setting}: {report:#}");
+        let (_, report) = sweep(&env);
+        assert_eq!(env.leftovers(), Vec::<String>::new(), "{setting}: {report:#}");
     }
 }

@@ -54,61 +54,61 @@ fn as_older_release_wrote(job: &Background<'_>) {
 
 #[test]
 fn an_ended_job_of_an_older_release_is_damaged_and_can_be_removed() {
-    let lab = TestEnv::as_me();
-    let job = lab.start().args(["--name", "web"]).command(["true"]).begin();
+    let env = TestEnv::as_me();
+    let job = env.start().args(["--name", "web"]).command(["true"]).begin();
     assert!(job.wait_over(PATIENCE));
     as_older_release_wrote(&job);
     for verb in ["status", "wait", "restart"] {
-        let done = lab.quell(verb).args([&job.id]).finish();
+        let done = env.quell(verb).args([&job.id]).finish();
         assert_eq!(done.code(), Some(125), "{verb}: {}{}", done.stdout, done.stderr);
         assert!(done.stderr.contains("spec.json"), "{verb}: {}", done.stderr);
         assert!(!done.stdout.contains("ended"), "{verb}: {}", done.stdout);
     }
-    let list = lab.quell("list").args(["--all"]).finish();
+    let list = env.quell("list").args(["--all"]).finish();
     assert!(
         !list.stdout.contains(&job.id) && list.stderr.contains("spec.json"),
         "{}{}",
         list.stdout,
         list.stderr
     );
-    let done = lab.quell("rm").args([&job.id]).finish();
-    assert_eq!((done.code(), lab.ids("jobs").len()), (Some(0), 0), "{}", done.stderr);
+    let done = env.quell("rm").args([&job.id]).finish();
+    assert_eq!((done.code(), env.ids("jobs").len()), (Some(0), 0), "{}", done.stderr);
     // Its name is free.
-    let again = lab.start().args(["--name", "web"]).command(["true"]).begin();
+    let again = env.start().args(["--name", "web"]).command(["true"]).begin();
     assert!(again.wait_over(PATIENCE));
 }
 
 #[test]
 fn an_ended_job_with_the_state_of_an_older_version_is_damaged() {
-    let lab = TestEnv::as_me();
-    let job = lab.start().command(["true"]).begin();
+    let env = TestEnv::as_me();
+    let job = env.start().command(["true"]).begin();
     assert!(job.wait_over(PATIENCE));
     state_as_older_version_wrote(&job);
     for verb in ["status", "wait"] {
-        let done = lab.quell(verb).args([&job.id]).finish();
+        let done = env.quell(verb).args([&job.id]).finish();
         assert_eq!(done.code(), Some(125), "{verb}: {}{}", done.stdout, done.stderr);
         assert!(done.stderr.contains("state.jsonl"), "{verb}: {}", done.stderr);
         assert!(!done.stdout.contains("ended"), "{verb}: {}", done.stdout);
     }
-    let done = lab.quell("rm").args([&job.id]).finish();
-    assert_eq!((done.code(), lab.ids("jobs").len()), (Some(0), 0), "{}", done.stderr);
+    let done = env.quell("rm").args([&job.id]).finish();
+    assert_eq!((done.code(), env.ids("jobs").len()), (Some(0), 0), "{}", done.stderr);
 }
 
 #[test]
 fn a_live_job_of_an_older_release_can_be_stopped() {
-    let lab = TestEnv::as_me();
-    let job = lab.start().args(["--grace", "1s"]).command(["sleep", &lab.oracle.nap()]).begin();
+    let env = TestEnv::as_me();
+    let job = env.start().args(["--grace", "1s"]).command(["sleep", &env.oracle.nap()]).begin();
     as_older_release_wrote(&job);
     let done = job.stop(&[]);
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
-    assert!(job.is_over() && lab.oracle.survivors_after(PATIENCE).is_empty());
+    assert!(job.is_over() && env.oracle.survivors_after(PATIENCE).is_empty());
     assert_eq!(job.receipt().expect("a receipt")["verdict"]["kind"], "gone");
 }
 
 #[test]
 fn a_lost_job_of_an_older_release_is_not_said_to_be_gone() {
-    let lab = TestEnv::as_me();
-    let job = lab.start().args(["--contain", "reaper"]).command(["sleep", &lab.oracle.nap()]).begin();
+    let env = TestEnv::as_me();
+    let job = env.start().args(["--contain", "reaper"]).command(["sleep", &env.oracle.nap()]).begin();
     let root = job.process("root").expect("a root");
     job.lose();
     as_older_release_wrote(&job);
@@ -118,6 +118,6 @@ fn a_lost_job_of_an_older_release_is_not_said_to_be_gone() {
     assert!(root.is_alive(), "{}{}", done.stdout, done.stderr);
     assert_eq!(job.receipt().expect("a receipt")["verdict"]["kind"], "unproven");
     assert!(root.signal("KILL") && eventually(PATIENCE, || !root.is_alive()));
-    assert_eq!(lab.quell("rm").args([&job.id, "--force"]).finish().code(), Some(0));
-    assert!(lab.ids("jobs").is_empty());
+    assert_eq!(env.quell("rm").args([&job.id, "--force"]).finish().code(), Some(0));
+    assert!(env.ids("jobs").is_empty());
 }

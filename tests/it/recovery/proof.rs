@@ -41,8 +41,8 @@ fn enter(init: &Process) -> String {
     )
 }
 
-fn survivor(lab: &TestEnv) -> Option<Process> {
-    lab.oracle.survivors().into_iter().find(|found| found.command.starts_with("sleep"))
+fn survivor(env: &TestEnv) -> Option<Process> {
+    env.oracle.survivors().into_iter().find(|found| found.command.starts_with("sleep"))
 }
 
 #[test]
@@ -51,15 +51,15 @@ fn an_orphan_in_a_foreign_pid_namespace_is_not_called_gone() {
         return;
     }
     for user in User::all() {
-        let lab = TestEnv::in_own_cgroup(user);
-        let Some((_outsider, init)) = Outsider::pid_namespace(&lab) else {
+        let env = TestEnv::in_own_cgroup(user);
+        let Some((_outsider, init)) = Outsider::pid_namespace(&env) else {
             skip("an_orphan_in_a_foreign_pid_namespace_is_not_called_gone", "no user namespace can be made");
             continue;
         };
         // It ends by itself, and no process was asked or killed.
         let script = enter(&init);
-        let run = lab.run().args(["--json", "--contain", "reaper"]).script(&script).finish();
-        let orphan = survivor(&lab).expect("an orphan");
+        let run = env.run().args(["--json", "--contain", "reaper"]).script(&script).finish();
+        let orphan = survivor(&env).expect("an orphan");
         let data = &run.envelope()["data"];
         assert_eq!((run.code(), verdict(data)), (Some(122), "unproven"), "{user:?}: {data:#}");
         assert!(
@@ -70,12 +70,12 @@ fn an_orphan_in_a_foreign_pid_namespace_is_not_called_gone() {
         assert!(told.contains("entered the PID namespace"), "{told}");
         assert!(orphan.signal("KILL") && eventually(PATIENCE, || !orphan.is_alive()));
         // It is stopped.
-        let job = lab
+        let job = env
             .start()
             .args(["--contain", "reaper"])
             .script(&format!("{script}; echo ready >$QUELL_TEST_READY; sleep $N"));
         let job = job.begin();
-        let orphan = survivor(&lab).expect("an orphan");
+        let orphan = survivor(&env).expect("an orphan");
         let stop = job.stop(&["--now"]);
         assert_eq!(stop.code(), Some(5), "{user:?}: {}", stop.stdout);
         assert!(orphan.is_alive() || stop.stdout.contains("not proven"), "{}", stop.stdout);
@@ -92,8 +92,8 @@ fn an_orphan_in_the_namespace_of_another_job_is_not_called_gone() {
             skip("an_orphan_in_the_namespace_of_another_job_is_not_called_gone", &why);
             continue;
         }
-        let lab = TestEnv::in_own_cgroup(user);
-        let other = lab
+        let env = TestEnv::in_own_cgroup(user);
+        let other = env
             .start()
             .args(["--contain", "pidns"])
             .script("echo ready >$QUELL_TEST_READY; exec tail -f /dev/null");
@@ -102,12 +102,12 @@ fn an_orphan_in_the_namespace_of_another_job_is_not_called_gone() {
         let own_user = fs::metadata(format!("/proc/{}/ns/user", init.pid)).ok().map(|found| inode(&found));
         let here = fs::metadata("/proc/self/ns/user").ok().map(|found| inode(&found));
         let enter = if own_user == here { enter(&init).replace(" -U", "") } else { enter(&init) };
-        let run = lab.run().args(["--json", "--contain", "reaper"]).script(&enter).finish();
+        let run = env.run().args(["--json", "--contain", "reaper"]).script(&enter).finish();
         let data = &run.envelope()["data"];
-        assert!(survivor(&lab).is_some(), "{user:?}: {data:#}");
+        assert!(survivor(&env).is_some(), "{user:?}: {data:#}");
         assert_eq!((run.code(), verdict(data)), (Some(122), "unproven"), "{user:?}: {data:#}");
         assert_eq!(other.stop(&["--now"]).code(), Some(0), "{user:?}");
-        assert_eq!(lab.oracle.survivors_after(PATIENCE), [], "{user:?}");
+        assert_eq!(env.oracle.survivors_after(PATIENCE), [], "{user:?}");
     }
 }
 
@@ -119,16 +119,16 @@ fn inode(found: &fs::Metadata) -> u64 {
 #[test]
 fn what_others_do_in_their_own_namespaces_spoils_no_proof() {
     for user in User::all() {
-        let lab = TestEnv::in_own_cgroup(user);
+        let env = TestEnv::in_own_cgroup(user);
         // It makes children of its init all the time, with the job and behind it.
         let busy = ["unshare", "-Urfp", "bash", "-c", "while :; do sleep 0.02 & sleep 0.01; done; sleep $N"];
-        let outsider = Outsider::start(&lab, &busy, &[]);
+        let outsider = Outsider::start(&env, &busy, &[]);
         if !eventually(PATIENCE, || outsider.oracle.survivors().len() > 1) {
             skip("what_others_do_in_their_own_namespaces_spoils_no_proof", "no user namespace can be made");
             continue;
         }
         for _ in 0..5 {
-            let run = lab
+            let run = env
                 .run()
                 .args(["--json", "--contain", "reaper"])
                 .sh("sleep 0.05; setsid sleep 9 & sleep 0.05");
@@ -141,21 +141,21 @@ fn what_others_do_in_their_own_namespaces_spoils_no_proof() {
 
 /// The verdict on a job beside which another quell starts a job in a PID namespace. `is_there` says when that has come far enough.
 fn beside_a_start_elsewhere(
-    lab: &TestEnv,
+    env: &TestEnv,
     quell: &Path,
     variables: &[(&str, &str)],
     is_there: impl Fn(&Outsider) -> bool,
 ) {
-    let run = lab.run().args(["--json", "--contain", "reaper"]);
+    let run = env.run().args(["--json", "--contain", "reaper"]);
     let mut running =
         run.script("echo ready >$QUELL_TEST_READY; until [ -e go ]; do sleep 0.01; done").start();
     running.wait_ready().expect("ready");
-    let (home, quell) = (lab.path("inner"), quell.display());
+    let (home, quell) = (env.path("inner"), quell.display());
     let script = format!("QUELL_HOME={} {quell} start -- sleep $N; sleep $N", home.display());
     let words = ["unshare", "-fp", "--mount-proc", "sh", "-c", &script];
-    let outsider = Outsider::start(lab, &words, variables);
+    let outsider = Outsider::start(env, &words, variables);
     assert!(eventually(PATIENCE, || is_there(&outsider)), "no job in a namespace");
-    lab.write("go", "");
+    env.write("go", "");
     let done = running.finish();
     let data = &done.envelope()["data"];
     assert_eq!((done.code(), verdict(data)), (Some(0), "gone"), "{data:#}");
@@ -166,8 +166,8 @@ fn the_keepers_of_a_job_in_another_pid_namespace_spoil_no_proof() {
     if !is_apart("the_keepers_of_a_job_in_another_pid_namespace_spoil_no_proof") {
         return;
     }
-    let lab = TestEnv::in_own_cgroup(User::Root);
-    beside_a_start_elsewhere(&lab, &lab.quell_path(), &[], |outsider| outsider.oracle.survivors().len() > 2);
+    let env = TestEnv::in_own_cgroup(User::Root);
+    beside_a_start_elsewhere(&env, &env.quell_path(), &[], |outsider| outsider.oracle.survivors().len() > 2);
 }
 
 #[test]
@@ -176,13 +176,13 @@ fn a_job_that_is_being_started_in_another_pid_namespace_spoils_no_proof() {
         return;
     }
     for point in ["request_read", "pipes_made", "lock_made"] {
-        let lab = TestEnv::in_own_cgroup(User::Root);
+        let env = TestEnv::in_own_cgroup(User::Root);
         let fault = Fault(format!("standby.{point}:stop"));
-        let log = lab.write("points", "");
+        let log = env.write("points", "");
         let variables =
             [("QUELL_FAULT", fault.0.as_str()), ("QUELL_FAULT_LOG", log.to_str().expect("a path"))];
-        let program = lab.faulty_path(faults::binary().expect("a quell with points"));
-        beside_a_start_elsewhere(&lab, &program, &variables, |_| lab.hit(&fault).is_some());
+        let program = env.faulty_path(faults::binary().expect("a quell with points"));
+        beside_a_start_elsewhere(&env, &program, &variables, |_| env.hit(&fault).is_some());
     }
 }
 
@@ -191,23 +191,23 @@ const ESCAPED: &str = "(setsid env -i sh -c 'exec sleep '${N}5 <&- >&- 2>&- &)
     until pgrep -f \"^sleep ${N}5\" >/dev/null; do :; done; echo ready >$QUELL_TEST_READY; sleep $N";
 
 /// That member.
-fn escaped(lab: &TestEnv) -> Process {
-    let name = format!("sleep {}5", lab.oracle.nap());
-    let found = lab.oracle.survivors().into_iter().find(|found| found.command == name);
+fn escaped(env: &TestEnv) -> Process {
+    let name = format!("sleep {}5", env.oracle.nap());
+    let found = env.oracle.survivors().into_iter().find(|found| found.command == name);
     found.expect("an escaped member")
 }
 
 /// A job in the background with a member that has left all that ties it to the job: environment, session, parent, and
 /// the cgroup for that of `elsewhere`.
 fn with_escaped<'l>(
-    lab: &'l TestEnv,
+    env: &'l TestEnv,
     contain: Contain,
     elsewhere: Option<&Path>,
 ) -> (Background<'l>, Process) {
     let leave = elsewhere.map_or(String::new(), |dir| format!("echo $$ >{}/cgroup.procs; ", dir.display()));
     let script = ESCAPED.replace("sh -c '", &format!("sh -c '{leave}"));
-    let job = lab.start().args(["--contain", contain.word()]).script(&script).begin();
-    (job, escaped(lab))
+    let job = env.start().args(["--contain", contain.word()]).script(&script).begin();
+    (job, escaped(env))
 }
 
 #[test]
@@ -217,14 +217,14 @@ fn an_empty_cgroup_alone_is_no_proof_after_a_loss() {
             skip("an_empty_cgroup_alone_is_no_proof_after_a_loss", &why);
             continue;
         }
-        let lab = TestEnv::in_own_cgroup(user);
+        let env = TestEnv::in_own_cgroup(user);
         let inside = fs::read_to_string("/proc/self/mountinfo").expect("mounts");
         assert!(inside.contains("cgroup2"));
-        let Some(elsewhere) = place_beside(&lab) else {
+        let Some(elsewhere) = place_beside(&env) else {
             skip("an_empty_cgroup_alone_is_no_proof_after_a_loss", "no cgroup can be made");
             continue;
         };
-        let (job, escaped) = with_escaped(&lab, Contain::Cgroup, Some(&elsewhere));
+        let (job, escaped) = with_escaped(&env, Contain::Cgroup, Some(&elsewhere));
         job.lose();
         let stop = job.stop(&[]);
         let receipt = job.receipt().expect("a receipt");
@@ -236,17 +236,17 @@ fn an_empty_cgroup_alone_is_no_proof_after_a_loss() {
     }
 }
 
-/// A cgroup to which a job of this lab can move.
-fn place_beside(lab: &TestEnv) -> Option<PathBuf> {
-    let out = Command::new(lab.prefix().first()?)
-        .args(&lab.prefix()[1..])
+/// A cgroup to which a job of this environment can move.
+fn place_beside(env: &TestEnv) -> Option<PathBuf> {
+    let out = Command::new(env.prefix().first()?)
+        .args(&env.prefix()[1..])
         .args(["sh", "-c", "sed -n 's/^0:://p' /proc/self/cgroup"])
         .output()
         .ok()?;
     let own = String::from_utf8_lossy(&out.stdout).trim().trim_start_matches('/').to_owned();
     let place = host::cgroup_mount()?.join(own).join("elsewhere");
     fs::create_dir(&place).ok()?;
-    if lab.user() == User::Ordinary && host::am_root() {
+    if env.user() == User::Ordinary && host::am_root() {
         for path in [place.clone(), place.join("cgroup.procs")] {
             std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY)).ok()?;
         }
@@ -264,7 +264,7 @@ fn a_lost_job_beside_which_nothing_was_started_is_proven_gone() {
         if contain.available(User::Root).is_err() {
             continue;
         }
-        let lab = TestEnv::in_own_cgroup(User::Root);
+        let env = TestEnv::in_own_cgroup(User::Root);
         let script = format!(
             "id=$($0 start --contain {} -- sh -c 'setsid sleep $1 & sleep $1' x $1); \
              for role in standby keeper; do \
@@ -274,14 +274,14 @@ fn a_lost_job_beside_which_nothing_was_started_is_proven_gone() {
              $0 stop $id >$QUELL_HOME/said 2>&1; echo $? >$QUELL_HOME/code",
             contain.word()
         );
-        let mut words = lab.prefix();
+        let mut words = env.prefix();
         words.extend(["unshare", "-pf", "--mount-proc", "sh", "-c", &script].map(String::from));
-        let home = lab.home();
+        let home = env.home();
         fs::create_dir(&home).and_then(|()| private(&home)).expect("a home");
         let done = Command::new(&words[0])
             .args(&words[1..])
-            .arg(lab.quell_path())
-            .arg(lab.oracle.nap())
+            .arg(env.quell_path())
+            .arg(env.oracle.nap())
             .env("QUELL_HOME", &home)
             .stdin(Stdio::null())
             .output()
@@ -311,7 +311,7 @@ fn forge(job: &Background<'_>, name: &str, change: impl FnOnce(&mut Value)) {
 }
 
 /// Whether a stop says what can be known: gone with 0, or unproven with 5.
-fn is_honest(lab: &TestEnv, job: &Background<'_>, what: &str) {
+fn is_honest(env: &TestEnv, job: &Background<'_>, what: &str) {
     let stop = job.stop(&[]);
     let receipt =
         job.receipt().unwrap_or_else(|| panic!("{what}: no receipt: {}{}", stop.stdout, stop.stderr));
@@ -322,7 +322,7 @@ fn is_honest(lab: &TestEnv, job: &Background<'_>, what: &str) {
     };
     assert_eq!(verdict(&receipt), proven, "{what}: {receipt:#}");
     assert_eq!(cause(&receipt), "keeper_lost", "{what}: {receipt:#}");
-    assert_eq!(lab.oracle.survivors_after(PATIENCE), [], "{what}: {receipt:#}");
+    assert_eq!(env.oracle.survivors_after(PATIENCE), [], "{what}: {receipt:#}");
 }
 
 fn pose_as_waiting(state: &mut Value) {
@@ -336,9 +336,9 @@ fn pose_as_waiting(state: &mut Value) {
 fn a_rewritten_record_saves_no_tree() {
     const OTHER_BOOT: &str = "00000000-0000-0000-0000-000000000000";
     for setting in Setting::all().into_iter().filter(|setting| setting.contain != Contain::Pidns) {
-        let lab = TestEnv::enclosed(setting);
+        let env = TestEnv::enclosed(setting);
         let begin = || {
-            let quell = lab.start().args(["--contain", setting.contain.word()]);
+            let quell = env.start().args(["--contain", setting.contain.word()]);
             let job = quell.script("setsid sleep $N & echo ready >$QUELL_TEST_READY; sleep $N").begin();
             job.lose();
             job
@@ -347,14 +347,14 @@ fn a_rewritten_record_saves_no_tree() {
         let late = json!({ "pid": 4_000_000, "start": u64::MAX / 2 });
         let job = begin();
         forge(&job, "spec.json", |spec| spec["boot_id"] = json!(OTHER_BOOT));
-        is_honest(&lab, &job, &format!("{setting}: another boot"));
+        is_honest(&env, &job, &format!("{setting}: another boot"));
         for root in [&dead, &late] {
             let job = begin();
             forge(&job, "state.jsonl", |state| {
                 pose_as_waiting(state);
                 state["tree"]["root"] = root.clone();
             });
-            is_honest(&lab, &job, &format!("{setting}: waiting, with another root"));
+            is_honest(&env, &job, &format!("{setting}: waiting, with another root"));
         }
         let job = begin();
         forge(&job, "state.jsonl", |state| {
@@ -362,15 +362,15 @@ fn a_rewritten_record_saves_no_tree() {
             state["tree"]["root"] = late.clone();
             state["tree"].as_object_mut().map(|tree| tree.remove("cgroup"));
         });
-        is_honest(&lab, &job, &format!("{setting}: another containment"));
+        is_honest(&env, &job, &format!("{setting}: another containment"));
         if setting.contain == Contain::Cgroup
-            && let Some(place) = place_beside(&lab)
+            && let Some(place) = place_beside(&env)
         {
             let job = begin();
             let empty = place.join(format!("quell-{}", job.id));
             fs::create_dir(&empty).expect("an empty cgroup");
             forge(&job, "state.jsonl", |state| state["tree"]["cgroup"] = json!(empty));
-            is_honest(&lab, &job, &format!("{setting}: another cgroup"));
+            is_honest(&env, &job, &format!("{setting}: another cgroup"));
             let _ = fs::remove_dir(&empty);
             let _ = fs::remove_dir(&place);
         }
@@ -380,7 +380,7 @@ fn a_rewritten_record_saves_no_tree() {
 #[test]
 fn a_rewritten_record_and_a_member_that_nothing_ties_to_its_job_are_not_called_gone() {
     for user in User::all() {
-        let lab = TestEnv::in_own_cgroup(user);
+        let env = TestEnv::in_own_cgroup(user);
         type Change = fn(&mut Value);
         let changes: [(&str, &str, Change); 3] = [
             ("another boot", "spec.json", |spec| {
@@ -398,7 +398,7 @@ fn a_rewritten_record_and_a_member_that_nothing_ties_to_its_job_are_not_called_g
             }),
         ];
         for (what, file, change) in changes {
-            let (job, escaped) = with_escaped(&lab, Contain::Reaper, None);
+            let (job, escaped) = with_escaped(&env, Contain::Reaper, None);
             job.lose();
             forge(&job, file, change);
             let stop = job.stop(&[]);
@@ -414,17 +414,17 @@ fn a_rewritten_record_and_a_member_that_nothing_ties_to_its_job_are_not_called_g
 #[test]
 fn a_member_that_the_keeper_has_seen_is_found_after_a_loss() {
     for user in User::all() {
-        let lab = TestEnv::in_own_cgroup(user);
+        let env = TestEnv::in_own_cgroup(user);
         let script = "setsid env -i sleep $N <&- >&- 2>&- & echo ready >$QUELL_TEST_READY";
-        let job = lab.start().args(["--contain", "reaper", "--until", "tree"]).script(script).begin();
+        let job = env.start().args(["--contain", "reaper", "--until", "tree"]).script(script).begin();
         let recorded = || job.record().is_some_and(|record| !record["tree"]["members"].is_null());
         assert!(eventually(PATIENCE, recorded), "{user:?}: {:?}", job.record());
         job.lose();
         let stop = job.stop(&[]);
-        assert_eq!(lab.oracle.survivors_after(PATIENCE), [], "{user:?}: {}", stop.stdout);
+        assert_eq!(env.oracle.survivors_after(PATIENCE), [], "{user:?}: {}", stop.stdout);
         // Seen by a look from outside.
-        let (job, escaped) = with_escaped(&lab, Contain::Reaper, None);
-        assert_eq!(lab.quell("tree").args([&job.id]).finish().code(), Some(0), "{user:?}");
+        let (job, escaped) = with_escaped(&env, Contain::Reaper, None);
+        assert_eq!(env.quell("tree").args([&job.id]).finish().code(), Some(0), "{user:?}");
         job.lose();
         let stop = job.stop(&[]);
         assert!(eventually(PATIENCE, || !escaped.is_alive()), "{user:?}: {}", stop.stdout);
@@ -448,15 +448,15 @@ fn one_damaged_copy_of_the_marker_hides_no_process_of_a_lost_job() {
         for file in ["spec.json", "state.jsonl", "launch.private.json"] {
             // A job in the foreground has no third copy.
             for copies in [2, 3] {
-                let lab = TestEnv::in_own_cgroup(user);
-                let job = lab.start().args(["--contain", "reaper"]).script(script).begin();
+                let env = TestEnv::in_own_cgroup(user);
+                let job = env.start().args(["--contain", "reaper"]).script(script).begin();
                 job.lose();
                 flip_marker(&job, file);
                 if copies == 2 {
                     fs::remove_file(job.dir().join("launch.private.json")).expect("a copy");
                 }
                 let stop = job.stop(&["--now"]);
-                let left = lab.oracle.survivors_after(PATIENCE);
+                let left = env.oracle.survivors_after(PATIENCE);
                 assert_eq!(left, [], "{file}, {copies}, {user:?}: {}{}", stop.stdout, stop.stderr);
             }
         }
@@ -464,14 +464,14 @@ fn one_damaged_copy_of_the_marker_hides_no_process_of_a_lost_job() {
 }
 
 /// A quell whose wall clock is `ahead` by so many seconds; none where it can't be given one.
-fn with_clock<'l>(lab: &'l TestEnv, verb: &str, ahead: &Path) -> Option<Quell<'l>> {
+fn with_clock<'l>(env: &'l TestEnv, verb: &str, ahead: &Path) -> Option<Quell<'l>> {
     let program = std::env::var_os("QUELL_CLOCK_BIN");
-    let program = program.map_or_else(|| lab.quell_path(), |program| lab.clocked_path(Path::new(&program)));
-    let library = lab.path("clock.so");
+    let program = program.map_or_else(|| env.quell_path(), |program| env.clocked_path(Path::new(&program)));
+    let library = env.path("clock.so");
     if !library.exists() {
         fs::copy(host::clock_library(), &library).ok()?;
     }
-    let quell = lab.quell(verb).program(program);
+    let quell = env.quell(verb).program(program);
     Some(quell.env("LD_PRELOAD", &library).env("TEST_CLOCK", ahead))
 }
 
@@ -479,22 +479,22 @@ fn with_clock<'l>(lab: &'l TestEnv, verb: &str, ahead: &Path) -> Option<Quell<'l
 fn a_clock_that_was_set_back_hides_no_member_of_a_lost_job() {
     const NAME: &str = "a_clock_that_was_set_back_hides_no_member_of_a_lost_job";
     for user in User::all() {
-        let lab = TestEnv::in_own_cgroup(user);
-        let clock = lab.write("clock", "3");
-        let Some(quell) = with_clock(&lab, "start", &clock) else {
+        let env = TestEnv::in_own_cgroup(user);
+        let clock = env.write("clock", "3");
+        let Some(quell) = with_clock(&env, "start", &clock) else {
             skip(NAME, "the library with the clock can't be read");
             continue;
         };
         let job = quell.args(["--contain", "reaper"]).script(ESCAPED).begin();
-        let escaped = escaped(&lab);
+        let escaped = escaped(&env);
         // It was started three seconds later than it is now, if its clock was another one at all.
-        let plain = lab.start().command(["true"]).begin();
+        let plain = env.start().command(["true"]).begin();
         if plain.id > job.id {
             skip(NAME, "this quell has no libraries, and so no clock of its own");
             continue;
         }
         // Its keeper notes its members at a look.
-        assert_eq!(lab.quell("tree").args([&job.id]).finish().code(), Some(0), "{user:?}");
+        assert_eq!(env.quell("tree").args([&job.id]).finish().code(), Some(0), "{user:?}");
         // By the wall clock the job is about a second old now, and so began after its processes.
         assert!(eventually(PATIENCE, || age(&escaped) > 4.5));
         job.lose();
@@ -506,12 +506,12 @@ fn a_clock_that_was_set_back_hides_no_member_of_a_lost_job() {
 #[test]
 fn a_record_that_names_strangers_as_members_does_not_get_them_killed() {
     for user in User::all() {
-        let lab = TestEnv::in_own_cgroup(user);
+        let env = TestEnv::in_own_cgroup(user);
         // Older than the job.
-        let (_older, older) = Outsider::sleeper(&lab, &[]);
+        let (_older, older) = Outsider::sleeper(&env, &[]);
         let older_than = || quell_tests::eventually(PATIENCE, || age(&older) > 0.05);
         assert!(older_than(), "{user:?}");
-        let job = lab.start().args(["--contain", "reaper"]).command(["sleep", &lab.oracle.nap()]).begin();
+        let job = env.start().args(["--contain", "reaper"]).command(["sleep", &env.oracle.nap()]).begin();
         job.lose();
         let mut named = vec![json!({ "pid": older.pid, "start": older.start })];
         // Another user's.
@@ -531,53 +531,53 @@ fn a_record_that_names_strangers_as_members_does_not_get_them_killed() {
         drop(other);
         older.signal("KILL");
         assert!(eventually(PATIENCE, || !older.is_alive()));
-        lab.quell("sweep").finish();
+        env.quell("sweep").finish();
     }
 }
 
 #[test]
 fn an_end_that_is_not_proven_is_told_alike_by_list_status_sweep_and_stop() {
-    let lab = TestEnv::in_own_cgroup(if host::am_root() { User::Root } else { User::Ordinary });
-    let (job, escaped) = with_escaped(&lab, Contain::Reaper, None);
+    let env = TestEnv::in_own_cgroup(if host::am_root() { User::Root } else { User::Ordinary });
+    let (job, escaped) = with_escaped(&env, Contain::Reaper, None);
     job.lose();
-    let list = lab.quell("list").finish();
+    let list = env.quell("list").finish();
     assert_eq!(list.code(), Some(5), "{}", list.stdout);
     assert!(list.stdout.contains("UNPROVEN"), "{}", list.stdout);
     for words in [vec!["status", &job.id], vec!["sweep"], vec!["stop", &job.id], vec!["sweep"], vec!["list"]]
     {
-        let done = lab.quell(words[0]).args(&words[1..]).finish();
+        let done = env.quell(words[0]).args(&words[1..]).finish();
         assert_eq!(done.code(), Some(5), "{words:?}: {}", done.stdout);
         assert!(done.stdout.to_lowercase().contains("proven"), "{words:?}: {}", done.stdout);
     }
-    let swept = lab.quell("sweep").args(["--json"]).finish();
+    let swept = env.quell("sweep").args(["--json"]).finish();
     assert_eq!(swept.envelope()["data"]["jobs"][0]["action"], "report", "{}", swept.stdout);
     escaped.signal("KILL");
-    assert_eq!(lab.quell("rm").args([&job.id]).finish().code(), Some(0));
+    assert_eq!(env.quell("rm").args([&job.id]).finish().code(), Some(0));
     for verb in ["list", "sweep"] {
-        assert_eq!(lab.quell(verb).finish().code(), Some(0), "{verb}");
+        assert_eq!(env.quell(verb).finish().code(), Some(0), "{verb}");
     }
 }
 
 #[test]
 fn the_public_id_of_a_job_in_an_environment_is_no_mark() {
     for user in User::all() {
-        let lab = TestEnv::in_own_cgroup(user);
+        let env = TestEnv::in_own_cgroup(user);
         let script = "setsid sleep $N & echo ready >$QUELL_TEST_READY; sleep $N";
-        let job = lab.start().args(["--contain", "reaper"]).script(script).begin();
+        let job = env.start().args(["--contain", "reaper"]).script(script).begin();
         let spec: Value = last_json(&fs::read(job.dir().join("spec.json")).expect("a spec")).expect("JSON");
         let marker = spec["marker"].as_str().expect("a marker").to_owned();
         let note = format!("QUELL_MARK={marker}");
         let (_one, mentions) = Outsider::sleeper(
-            &lab,
+            &env,
             &[("QUELL_JOB", &job.id), ("NOTE", &note), ("OTHER", &marker), ("QUELL_MARK", &marker[1..])],
         );
         job.lose();
         fs::write(job.dir().join("spec.json"), "{").expect("damage");
-        lab.quell("sweep").finish();
+        env.quell("sweep").finish();
         assert!(mentions.is_alive(), "{user:?}: a stranger was killed");
         assert_ne!(mentions.state(), Some('T'), "{user:?}: a stranger was stopped");
         // Its own are found by the marker, of which the state has a copy.
-        assert_eq!(lab.oracle.survivors_after(PATIENCE), [], "{user:?}");
+        assert_eq!(env.oracle.survivors_after(PATIENCE), [], "{user:?}");
     }
 }
 
@@ -590,15 +590,15 @@ fn a_marked_process_in_another_cgroup_is_spared_by_a_stop_and_by_a_recovery() {
     }
     for user in User::all() {
         for lost in [false, true] {
-            let lab = TestEnv::in_own_cgroup(user);
-            let Some(elsewhere) = place_beside(&lab) else { continue };
-            let job = lab.start().args(["--contain", "reaper"]).command(["sleep", &lab.oracle.nap()]).begin();
+            let env = TestEnv::in_own_cgroup(user);
+            let Some(elsewhere) = place_beside(&env) else { continue };
+            let job = env.start().args(["--contain", "reaper"]).command(["sleep", &env.oracle.nap()]).begin();
             let spec: Value =
                 last_json(&fs::read(job.dir().join("spec.json")).expect("a spec")).expect("JSON");
             let marker = spec["marker"].as_str().expect("a marker").to_owned();
-            let (_far, far) = Outsider::sleeper(&lab, &[("QUELL_MARK", &marker)]);
+            let (_far, far) = Outsider::sleeper(&env, &[("QUELL_MARK", &marker)]);
             fs::write(elsewhere.join("cgroup.procs"), far.pid.to_string()).expect("another cgroup");
-            let (_near, near) = Outsider::sleeper(&lab, &[("QUELL_MARK", &marker)]);
+            let (_near, near) = Outsider::sleeper(&env, &[("QUELL_MARK", &marker)]);
             if lost {
                 job.lose();
             }
@@ -620,16 +620,16 @@ fn a_marked_process_in_another_cgroup_is_spared_by_a_stop_and_by_a_recovery() {
 #[test]
 fn an_orphan_that_may_be_the_callers_is_named() {
     for user in User::all() {
-        let lab = TestEnv::new(user);
+        let env = TestEnv::new(user);
         let job = "(setsid env -i sleep $N <&- >&- 2>&- &) ; until pgrep -f \"^sleep $N\" >/dev/null; do :; done; kill -KILL $PPID; sleep $N";
         let wrap = ["bash", "-c", "sleep ${N}1 <&- >&- 2>&- & exec \"$0\" \"$@\""];
-        let run = lab.run().wrapped(wrap).args(["--json", "--contain", "reaper"]).script(job).finish();
+        let run = env.run().wrapped(wrap).args(["--json", "--contain", "reaper"]).script(job).finish();
         let data = &run.envelope()["data"];
-        let orphan = lab
+        let orphan = env
             .oracle
             .survivors()
             .into_iter()
-            .find(|found| found.command == format!("sleep {}", lab.oracle.nap()));
+            .find(|found| found.command == format!("sleep {}", env.oracle.nap()));
         assert_eq!((run.code(), verdict(data)), (Some(122), "unproven"), "{user:?}: {data:#}");
         let named = data["survivors"].as_array().map(Vec::as_slice).unwrap_or_default();
         let orphan = orphan.expect("an orphan");
@@ -640,8 +640,8 @@ fn an_orphan_that_may_be_the_callers_is_named() {
 }
 
 /// A job with a member in a session of its own.
-fn with_tree<'l>(lab: &'l TestEnv, setting: Setting) -> Background<'l> {
-    let quell = lab.start().args(["--contain", setting.contain.word()]);
+fn with_tree<'l>(env: &'l TestEnv, setting: Setting) -> Background<'l> {
+    let quell = env.start().args(["--contain", setting.contain.word()]);
     quell.script("setsid sleep $N & echo ready >$QUELL_TEST_READY; sleep $N").begin()
 }
 
@@ -650,9 +650,9 @@ fn open_settings() -> impl Iterator<Item = Setting> {
 }
 
 /// That a verb which has met a lost job said what can be known: it left a receipt, and `gone` only with nothing alive.
-fn is_told(lab: &TestEnv, job: &Background<'_>, code: Option<i32>, what: &str) {
+fn is_told(env: &TestEnv, job: &Background<'_>, code: Option<i32>, what: &str) {
     let receipt = job.receipt().unwrap_or_else(|| panic!("{what}: exit code {code:?} and no receipt"));
-    let alive = lab.oracle.survivors();
+    let alive = env.oracle.survivors();
     match (verdict(&receipt), code) {
         ("gone", Some(0)) => assert_eq!(alive, [], "{what}: {receipt:#}"),
         ("unproven", Some(5)) => {}
@@ -675,31 +675,31 @@ fn a_tree_is_not_said_to_have_never_run_because_its_record_says_so() {
         ("directory deleted", &|_, job| fs::remove_dir_all(job.dir()).expect("a directory")),
         ("state deleted", &|_, job| fs::remove_file(job.dir().join("state.jsonl")).expect("a state")),
         ("state forged", &|_, job| unborn(job)),
-        ("state forged and lock emptied", &|lab, job| {
+        ("state forged and lock emptied", &|env, job| {
             // Later than any start makes its lock.
             let root = job.process("root").expect("a root");
             assert!(eventually(PATIENCE, || age(&root) > 3.5));
             unborn(job);
-            fs::write(lab.home().join("live").join(&job.id), "").expect("a lock");
+            fs::write(env.home().join("live").join(&job.id), "").expect("a lock");
         }),
     ];
     for setting in open_settings() {
         for (harm, strike) in &harms {
             for verb in ["stop", "sweep"] {
                 let what = format!("{harm}, {verb}, {setting}");
-                let lab = TestEnv::enclosed(setting);
-                let job = with_tree(&lab, setting);
+                let env = TestEnv::enclosed(setting);
+                let job = with_tree(&env, setting);
                 job.lose();
-                strike(&lab, &job);
+                strike(&env, &job);
                 let words: &[&str] = if verb == "stop" { &[&job.id] } else { &[] };
-                let done = lab.quell(verb).args(words).finish();
-                is_told(&lab, &job, done.code(), &what);
+                let done = env.quell(verb).args(words).finish();
+                is_told(&env, &job, done.code(), &what);
                 if setting.contain == Contain::Cgroup {
-                    assert_eq!(lab.oracle.survivors_after(PATIENCE), [], "{what}: {}", done.stdout);
+                    assert_eq!(env.oracle.survivors_after(PATIENCE), [], "{what}: {}", done.stdout);
                 }
-                let rm = lab.quell("rm").args([&job.id]).finish();
+                let rm = env.quell("rm").args([&job.id]).finish();
                 assert_eq!((rm.code(), job.dir().exists()), (Some(0), false), "{what}: {}", rm.stderr);
-                lab.oracle.end_survivors();
+                env.oracle.end_survivors();
             }
         }
     }
@@ -711,25 +711,25 @@ fn a_tree_of_which_only_its_cgroup_is_left_is_stopped() {
     for setting in open_settings().filter(|setting| setting.contain == Contain::Cgroup) {
         for words in [&["stop", "ID"][..], &["stop", "--all"], &["sweep"]] {
             let what = format!("{words:?}, {setting}");
-            let lab = TestEnv::enclosed(setting);
-            let job = with_tree(&lab, setting);
+            let env = TestEnv::enclosed(setting);
+            let job = with_tree(&env, setting);
             if job.record().is_none_or(|record| record["tree"]["containment"] != "cgroup") {
                 return skip(test, "the job is not in a cgroup of quell's");
             }
             job.lose();
             fs::remove_dir_all(job.dir()).expect("a directory");
-            fs::remove_file(lab.home().join("live").join(&job.id)).expect("a lock");
-            let dry = lab.quell("sweep").args(["--dry-run", "--json"]).finish();
+            fs::remove_file(env.home().join("live").join(&job.id)).expect("a lock");
+            let dry = env.quell("sweep").args(["--dry-run", "--json"]).finish();
             let swept = dry.envelope()["data"]["jobs"].clone();
             assert_eq!((&swept[0]["id"], &swept[0]["action"]), (&json!(job.id), &json!("stop")), "{what}");
-            assert!(!lab.oracle.survivors().is_empty() && !job.dir().exists(), "{what}: a dry run did it");
+            assert!(!env.oracle.survivors().is_empty() && !job.dir().exists(), "{what}: a dry run did it");
             let args = words[1..].iter().map(|word| if *word == "ID" { job.id.as_str() } else { word });
-            let done = lab.quell(words[0]).args(args).finish();
-            assert_eq!(lab.oracle.survivors_after(PATIENCE), [], "{what}: {}{}", done.stdout, done.stderr);
-            is_told(&lab, &job, done.code(), &what);
-            let rm = lab.quell("rm").args([&job.id]).finish();
+            let done = env.quell(words[0]).args(args).finish();
+            assert_eq!(env.oracle.survivors_after(PATIENCE), [], "{what}: {}{}", done.stdout, done.stderr);
+            is_told(&env, &job, done.code(), &what);
+            let rm = env.quell("rm").args([&job.id]).finish();
             assert_eq!((rm.code(), job.dir().exists()), (Some(0), false), "{what}: {}", rm.stderr);
-            assert_eq!(lab.leftovers_after(PATIENCE), Vec::<String>::new(), "{what}");
+            assert_eq!(env.leftovers_after(PATIENCE), Vec::<String>::new(), "{what}");
         }
     }
 }
@@ -742,8 +742,8 @@ fn a_quell_that_looks_at_the_cgroup_of_a_lost_job_does_not_hide_it() {
     if let Err(why) = setting.contain.available(setting.user) {
         return skip(test, &why);
     }
-    let lab = TestEnv::enclosed(setting);
-    let job = with_tree(&lab, setting);
+    let env = TestEnv::enclosed(setting);
+    let job = with_tree(&env, setting);
     let cgroup = job.record().and_then(|record| Some(record["tree"]["cgroup"].as_str()?.to_owned()));
     let Some(cgroup) = cgroup else { return skip(test, "the job is not in a cgroup of quell's") };
     let other = TestEnv::as_me();
@@ -760,9 +760,9 @@ fn a_quell_that_looks_at_the_cgroup_of_a_lost_job_does_not_hide_it() {
     assert!(eventually(PATIENCE, looks), "no quell has it open");
     job.lose();
     fs::remove_dir_all(job.dir()).expect("a directory");
-    fs::remove_file(lab.home().join("live").join(&job.id)).expect("a lock");
+    fs::remove_file(env.home().join("live").join(&job.id)).expect("a lock");
     let stop = job.stop(&[]);
-    assert_eq!(lab.oracle.survivors_after(PATIENCE), [], "{}{}", stop.stdout, stop.stderr);
+    assert_eq!(env.oracle.survivors_after(PATIENCE), [], "{}{}", stop.stdout, stop.stderr);
     assert_eq!(waited_for.stop(&["--now"]).code(), Some(0));
     look.finish();
 }
@@ -771,15 +771,15 @@ fn a_quell_that_looks_at_the_cgroup_of_a_lost_job_does_not_hide_it() {
 fn the_cgroup_of_a_job_of_another_home_is_left_alone() {
     for setting in open_settings().filter(|setting| setting.contain == Contain::Cgroup) {
         for lost in [false, true] {
-            let lab = TestEnv::enclosed(setting);
-            let job = with_tree(&lab, setting);
+            let env = TestEnv::enclosed(setting);
+            let job = with_tree(&env, setting);
             if lost {
                 job.lose();
             }
-            let before = lab.oracle.survivors();
-            let elsewhere = lab.path("another home").display().to_string();
+            let before = env.oracle.survivors();
+            let elsewhere = env.path("another home").display().to_string();
             for words in [&["stop", &job.id][..], &["stop", "--all"], &["sweep"]] {
-                let done = lab.quell(words[0]).args(&words[1..]).env("QUELL_HOME", &elsewhere).finish();
+                let done = env.quell(words[0]).args(&words[1..]).env("QUELL_HOME", &elsewhere).finish();
                 let what = format!("{words:?}, lost: {lost}, {setting}: {}{}", done.stdout, done.stderr);
                 assert!(before.iter().all(Process::is_alive), "{what}");
                 assert_eq!(

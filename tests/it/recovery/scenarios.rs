@@ -75,9 +75,9 @@ fn returned(quell: Quell<'_>, what: &str) -> Result<Finished, String> {
     if ended { Ok(running.finish()) } else { Err(format!("{what} did not return")) }
 }
 
-/// One scenario in one lab with one fault.
+/// One scenario in one environment with one fault.
 pub(crate) struct Play<'l> {
-    pub(crate) lab: &'l TestEnv,
+    pub(crate) env: &'l TestEnv,
     pub(crate) setting: Setting,
     pub(crate) fault: &'l Fault,
 }
@@ -85,12 +85,12 @@ pub(crate) struct Play<'l> {
 impl<'l> Play<'l> {
     fn start(&self, fault: &Fault) -> Quell<'l> {
         let contain = ["--contain", self.setting.contain.word()];
-        let quell = self.lab.faulty("start", fault).args(["--name", "web", "--grace", "100ms"]).args(contain);
-        quell.env("N", self.lab.oracle.nap()).env("QUELL_START_RESTART_DELAY", "200ms")
+        let quell = self.env.faulty("start", fault).args(["--name", "web", "--grace", "100ms"]).args(contain);
+        quell.env("N", self.env.oracle.nap()).env("QUELL_START_RESTART_DELAY", "200ms")
     }
 
     fn is_hit(&self) -> bool {
-        !self.fault.0.is_empty() && self.lab.hit(self.fault).is_some()
+        !self.fault.0.is_empty() && self.env.hit(self.fault).is_some()
     }
 
     /// Waits for something that may never be, because of the fault.
@@ -106,17 +106,17 @@ impl<'l> Play<'l> {
             return if self.is_hit() { Ok(None) } else { Err(format!("start: {}", done.stderr)) };
         }
         if script == TREE {
-            self.until("the tree", || self.lab.path("up").exists())?;
+            self.until("the tree", || self.env.path("up").exists())?;
         }
         Ok(Some(done.stdout.trim().to_owned()))
     }
 
     fn call(&self, verb: &str, args: &[&str]) -> Result<(), String> {
-        returned(self.lab.faulty(verb, self.fault).args(args), verb).map(drop)
+        returned(self.env.faulty(verb, self.fault).args(args), verb).map(drop)
     }
 
     fn over(&self, id: &str) -> Result<(), String> {
-        self.until("its end", || self.lab.job(id).is_over())
+        self.until("its end", || self.env.job(id).is_over())
     }
 
     /// Plays it. Whatever the fault does, each command has to return.
@@ -125,7 +125,7 @@ impl<'l> Play<'l> {
         match scenario {
             Stop => {
                 if let Some(id) = self.tree(&ready, TREE)? {
-                    self.until("readiness", || self.lab.job(&id).state() == "ready")?;
+                    self.until("readiness", || self.env.job(&id).state() == "ready")?;
                     self.call("stop", &[&id])?;
                 }
             }
@@ -140,7 +140,7 @@ impl<'l> Play<'l> {
                 }
             }
             Refused => {
-                let broken = self.lab.script("broken", "#!/no/such/interpreter\n");
+                let broken = self.env.script("broken", "#!/no/such/interpreter\n");
                 let done = returned(self.start(self.fault).command([broken]), "start")?;
                 if done.code() == Some(0) {
                     return Err("what can't be executed was started".into());
@@ -149,10 +149,10 @@ impl<'l> Play<'l> {
             KeeperLost => {
                 if let Some(id) = self.tree(&ready, TREE)? {
                     // What is written from now on is for the standby to find in the pipe.
-                    let keeper = crew(self.lab, "quell-keeper");
+                    let keeper = crew(self.env, "quell-keeper");
                     signal_all("STOP", &keeper);
-                    self.lab.write("more", "");
-                    self.until("more output", || self.lab.path("said").exists())?;
+                    self.env.write("more", "");
+                    self.until("more output", || self.env.path("said").exists())?;
                     signal_all("KILL", &keeper);
                     self.over(&id)?;
                 }
@@ -160,7 +160,7 @@ impl<'l> Play<'l> {
             AllLost => {
                 if let Some(id) = self.tree(&ready, TREE)? {
                     if !self.is_hit() {
-                        self.lab.job(&id).lose();
+                        self.env.job(&id).lose();
                     }
                     self.call("sweep", &[])?;
                 }
@@ -174,7 +174,7 @@ impl<'l> Play<'l> {
             Lives => {
                 if let Some(id) = self.tree(&["--restart", "always"], "echo life; exit 3")? {
                     let waits = || {
-                        let events = self.lab.job(&id).events();
+                        let events = self.env.job(&id).events();
                         events.iter().filter(|event| *event == "restarting").count() > 1
                     };
                     self.until("a second wait", waits)?;
@@ -201,15 +201,15 @@ impl<'l> Play<'l> {
     }
 
     fn foreground(&self, scenario: Scenario) -> Result<(), String> {
-        let lab = self.lab;
+        let env = self.env;
         // Long enough for the tree to be up.
         let timeout = if scenario == Run { "1s" } else { "20s" };
-        let quell = lab.faulty("run", self.fault).args(["--grace", "100ms", "--timeout", timeout]);
-        let quell = quell.args(["--contain", self.setting.contain.word()]).env("N", lab.oracle.nap());
+        let quell = env.faulty("run", self.fault).args(["--grace", "100ms", "--timeout", timeout]);
+        let quell = quell.args(["--contain", self.setting.contain.word()]).env("N", env.oracle.nap());
         let mut running = quell.command(["bash", "-c", TREE]).start();
         if scenario == RunKeeperLost {
-            self.until("the tree", || lab.path("up").exists())?;
-            signal_all("KILL", &crew(lab, "quell-keeper"));
+            self.until("the tree", || env.path("up").exists())?;
+            signal_all("KILL", &crew(env, "quell-keeper"));
         }
         running.wait_exit(PATIENCE).map(drop).ok_or("quell run did not return".into())
     }

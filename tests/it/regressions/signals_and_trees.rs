@@ -30,8 +30,8 @@ fn times(rounds: usize, settings: &[Setting]) -> Vec<(usize, Setting)> {
     (0..rounds).flat_map(|round| settings.iter().map(move |&setting| (round, setting))).collect()
 }
 
-fn nothing_left(lab: &TestEnv, what: &str) -> Result<(), String> {
-    let left = lab.leftovers();
+fn nothing_left(env: &TestEnv, what: &str) -> Result<(), String> {
+    let left = env.leftovers();
     if left.is_empty() { Ok(()) } else { Err(format!("{what}: left behind: {left:?}")) }
 }
 
@@ -44,12 +44,12 @@ fn a_proc_of_another_pid_namespace_made_quell_signal_a_stranger() {
     if !am_root() || !Command::new("unshare").args(["-pf", "true"]).status().is_ok_and(|s| s.success()) {
         return skip(name, "needs root for a PID namespace without its own /proc");
     }
-    let lab = TestEnv::new(User::Root);
+    let env = TestEnv::new(User::Root);
     for contain in Contain::ALL {
         let options = ["--contain", contain.word(), "--timeout", "1s"];
-        is_refused(&lab, 125, |quell| quell.wrapped(unshare).args(options).sh(TRACE));
+        is_refused(&env, 125, |quell| quell.wrapped(unshare).args(options).sh(TRACE));
         // For this reason, and not because a number that it took for the root's happened to be free.
-        let done = lab.run().wrapped(unshare).args(options).sh(TRACE).finish();
+        let done = env.run().wrapped(unshare).args(options).sh(TRACE).finish();
         assert!(done.stderr.contains("another PID namespace"), "{contain:?}: {}", done.stderr);
     }
 }
@@ -60,10 +60,10 @@ fn a_proc_of_another_pid_namespace_made_quell_signal_a_stranger() {
 fn a_term_soon_after_the_start_lost_the_outcome_of_the_root() {
     let cases = times(rounds(), &my_settings(&[Contain::Reaper, Contain::Cgroup]));
     all_hold(2, &cases, |&(round, setting)| {
-        let lab = TestEnv::with(setting);
-        let file = lab.path("receipt.json");
-        let quell = lab.run().args(["--contain", setting.contain.word(), "--receipt"]).args([&file]);
-        let mut running = quell.command(["sleep", &lab.oracle.nap()]).start();
+        let env = TestEnv::with(setting);
+        let file = env.path("receipt.json");
+        let quell = env.run().args(["--contain", setting.contain.word(), "--receipt"]).args([&file]);
+        let mut running = quell.command(["sleep", &env.oracle.nap()]).start();
         // Any instant of the first 20 ms will do.
         thread::sleep(Duration::from_micros(500 + round as u64 * 7919 % 20_000));
         running.front.signal("TERM");
@@ -71,7 +71,7 @@ fn a_term_soon_after_the_start_lost_the_outcome_of_the_root() {
         let what = format!("round {round}, {setting}: {status}, {}", running.stderr());
         if status.signal() == Some(15) {
             // The front was hit before it was quell, or before it had looked at its signals.
-            return nothing_left(&lab, &what);
+            return nothing_left(&env, &what);
         }
         let receipt = receipt(&file).map_err(|why| format!("{what}: {why}"))?;
         let outcome = receipt["root"]["outcome"]["kind"].as_str().unwrap_or("none");
@@ -79,7 +79,7 @@ fn a_term_soon_after_the_start_lost_the_outcome_of_the_root() {
             return Err(format!("{what}: outcome {outcome}"));
         }
         says_gone(&receipt).map_err(|why| format!("{what}: {why}"))?;
-        nothing_left(&lab, &what)
+        nothing_left(&env, &what)
     });
 }
 
@@ -97,10 +97,10 @@ fn a_job_that_stopped_its_keeper_was_never_stopped() {
     let settings = my_settings(&[Contain::Reaper, Contain::Cgroup]);
     let cases: Vec<_> = settings.iter().flat_map(|&s| endings.map(|ending| (s, ending))).collect();
     all_hold(cases.len(), &cases, |&(setting, ending)| {
-        let lab = TestEnv::with(setting);
-        let file = lab.path("receipt.json");
+        let env = TestEnv::with(setting);
+        let file = env.path("receipt.json");
         let options = ["--contain", setting.contain.word(), "--grace", "500ms", "--receipt"];
-        let mut quell = lab.run().args(options).args([&file]);
+        let mut quell = env.run().args(options).args([&file]);
         if let Ending::Timeout = ending {
             quell = quell.args(["--timeout", "500ms"]);
         }
@@ -114,7 +114,7 @@ fn a_job_that_stopped_its_keeper_was_never_stopped() {
         }
         let status = running
             .wait_exit(PATIENCE)
-            .ok_or_else(|| format!("{what}: no return; {:?}", lab.oracle.survivors()))?;
+            .ok_or_else(|| format!("{what}: no return; {:?}", env.oracle.survivors()))?;
         let (code, why) = match ending {
             Ending::Timeout => (124, "timeout"),
             Ending::Term => (143, "user"),
@@ -124,35 +124,35 @@ fn a_job_that_stopped_its_keeper_was_never_stopped() {
         if status.code() != Some(code) || cause(&receipt) != why || verdict(&receipt) != "gone" {
             return Err(format!("{what}: {status}, {}: {receipt}", running.stderr()));
         }
-        nothing_left(&lab, &what)
+        nothing_left(&env, &what)
     });
 }
 
 /// A wrapper whose shell leaves a child to the front, and notes its pid in the file `stray`.
 const WITH_A_CHILD: [&str; 4] = ["sh", "-c", r#"sleep $N >/dev/null 2>&1 & echo $! >stray; exec "$@""#, "sh"];
 
-fn noted(lab: &TestEnv, file: &str) -> Option<Process> {
-    Process::now(fs::read_to_string(lab.path(file)).ok()?.trim().parse().ok()?)
+fn noted(env: &TestEnv, file: &str) -> Option<Process> {
+    Process::now(fs::read_to_string(env.path(file)).ok()?.trim().parse().ok()?)
 }
 
 /// Every child of the front was taken for the job's when the front took over.
 #[test]
 fn taking_over_killed_a_child_of_the_callers() {
     all_hold(2, &my_settings(&Contain::ALL), |&setting| {
-        let lab = TestEnv::with(setting);
-        let file = lab.path("receipt.json");
-        let quell = lab.run().wrapped(WITH_A_CHILD).args(["--contain", setting.contain.word()]);
-        let quell = quell.args(["--receipt"]).args([&file]).env("N", lab.oracle.nap());
+        let env = TestEnv::with(setting);
+        let file = env.path("receipt.json");
+        let quell = env.run().wrapped(WITH_A_CHILD).args(["--contain", setting.contain.word()]);
+        let quell = quell.args(["--receipt"]).args([&file]).env("N", env.oracle.nap());
         let mut running = quell.actor("setsid", None).start();
         running.wait_ready()?;
-        let stray = noted(&lab, "stray").ok_or("the caller's child did not start")?;
+        let stray = noted(&env, "stray").ok_or("the caller's child did not start")?;
         running.keeper().ok_or("no keeper")?.signal("KILL");
         let status = running.wait_exit(PATIENCE).ok_or("no return")?;
         let what = format!("{setting}: {status}, {}", running.stderr());
         if !stray.is_alive() {
             return Err(format!("{what}: the caller's child was killed"));
         }
-        let alive: Vec<_> = lab.oracle.survivors().into_iter().filter(|p| p.pid != stray.pid).collect();
+        let alive: Vec<_> = env.oracle.survivors().into_iter().filter(|p| p.pid != stray.pid).collect();
         if !alive.is_empty() {
             return Err(format!("{what}: alive: {alive:?}"));
         }
@@ -169,14 +169,14 @@ fn taking_over_killed_a_child_of_the_callers() {
 #[test]
 fn an_unmarked_orphan_was_reported_as_gone_after_taking_over() {
     all_hold(1, &my_settings(&[Contain::Reaper]), |&setting| {
-        let lab = TestEnv::with(setting);
-        let file = lab.path("receipt.json");
-        let quell = lab.run().wrapped(WITH_A_CHILD).args(["--contain", setting.contain.word()]);
+        let env = TestEnv::with(setting);
+        let file = env.path("receipt.json");
+        let quell = env.run().wrapped(WITH_A_CHILD).args(["--contain", setting.contain.word()]);
         let orphan = "(env -i setsid sleep $N >/dev/null 2>&1 & echo $! >orphan)";
         let script = format!("{orphan}; echo ready >$QUELL_TEST_READY; wait; sleep $N");
         let mut running = quell.args(["--receipt"]).args([&file]).script(&script).start();
         running.wait_ready()?;
-        let orphan = noted(&lab, "orphan").ok_or("the orphan did not start")?;
+        let orphan = noted(&env, "orphan").ok_or("the orphan did not start")?;
         let of = |file: &str| fs::read(format!("/proc/{}/{file}", orphan.pid)).unwrap_or_default();
         // An environment is empty for an instant in every exec: what counts is that of the last program.
         if !eventually(PATIENCE, || of("comm") == b"sleep\n" && of("environ").is_empty()) {
@@ -196,16 +196,16 @@ fn an_unmarked_orphan_was_reported_as_gone_after_taking_over() {
 /// Once the root was gone no process was left to get the key, and quell still left it to the program.
 #[test]
 fn ctrl_c_was_lost_when_the_root_had_exited() {
-    in_a_terminal("ctrl_c_was_lost_when_the_root_had_exited", |lab, terminal, run| {
+    in_a_terminal("ctrl_c_was_lost_when_the_root_had_exited", |env, terminal, run| {
         let run = run.replace(" --contain", " --until tree --contain");
         terminal.line(&format!("{run} sh -c 'setsid sleep $N & exit 0'"));
-        wait_for_state(lab, "sleep", "S");
-        let root_is_gone = || !lab.oracle.survivors().iter().any(|p| p.command.starts_with("sh -c setsid"));
+        wait_for_state(env, "sleep", "S");
+        let root_is_gone = || !env.oracle.survivors().iter().any(|p| p.command.starts_with("sh -c setsid"));
         assert!(eventually(PATIENCE, root_is_gone), "the root did not exit");
         terminal.key("C-c");
         terminal.line("echo over=$?");
         terminal.wait_for("prompt", |screen| screen.lines().any(|line| line.starts_with("over=")));
-        assert!(!lab.oracle.survivors().iter().any(|p| p.command.starts_with("sleep")), "the tree lives");
+        assert!(!env.oracle.survivors().iter().any(|p| p.command.starts_with("sleep")), "the tree lives");
     });
 }
 
@@ -218,15 +218,15 @@ fn a_removed_cgroup_made_the_keeper_spin() {
     if !settings.contains(&setting) {
         return skip(name, "needs root and a cgroup");
     }
-    let lab = TestEnv::with(setting);
-    let elsewhere = lab.make_cgroup("elsewhere").expect("a cgroup");
+    let env = TestEnv::with(setting);
+    let elsewhere = env.make_cgroup("elsewhere").expect("a cgroup");
     let script = r#"
         own=$MOUNT$(sed -n 's/^0:://p' /proc/self/cgroup)
         echo $$ >$ELSEWHERE/cgroup.procs
         until rmdir $own; do sleep 0.01; done
         setsid sleep $N &
         echo ready >$QUELL_TEST_READY"#;
-    let quell = lab.run().args(["--contain", "cgroup", "--until", "tree"]).env("ELSEWHERE", &elsewhere);
+    let quell = env.run().args(["--contain", "cgroup", "--until", "tree"]).env("ELSEWHERE", &elsewhere);
     let quell = quell.env("MOUNT", cgroup_mount().expect("a mount")).script(script);
     let mut running = quell.start();
     running.wait_ready().expect("ready");
@@ -238,7 +238,7 @@ fn a_removed_cgroup_made_the_keeper_spin() {
     running.front.signal("TERM");
     let status = running.wait_exit(PATIENCE).expect("quell returns");
     assert!(used < 20, "the keeper used {used} of 100 ticks while it had nothing to do");
-    let alive = lab.oracle.survivors();
+    let alive = env.oracle.survivors();
     assert!(alive.is_empty(), "{status}, {}: {alive:?}", running.stderr());
 }
 
@@ -247,16 +247,16 @@ fn a_removed_cgroup_made_the_keeper_spin() {
 #[test]
 fn members_beyond_the_limit_of_open_files_were_never_asked() {
     all_hold(1, &my_settings(&Contain::ALL), |&setting| {
-        let lab = TestEnv::with(setting);
-        let file = lab.path("receipt.json");
+        let env = TestEnv::with(setting);
+        let file = env.path("receipt.json");
         let limited = ["sh", "-c", r#"ulimit -n 24; exec "$@""#, "sh"];
         let options = ["--contain", setting.contain.word(), "--grace", "10s", "--receipt"];
-        let quell = lab.run().wrapped(limited).args(options).args([&file]);
+        let quell = env.run().wrapped(limited).args(options).args([&file]);
         let mut running = quell.actor("askers", Some("60")).start();
         running.wait_ready()?;
         running.front.signal("TERM");
         let done = running.finish();
-        let asked = fs::read_to_string(lab.path("asked")).unwrap_or_default().lines().count();
+        let asked = fs::read_to_string(env.path("asked")).unwrap_or_default().lines().count();
         let what = format!("{setting}: {}, {asked} of 61 asked, {}", done.status, done.stderr);
         let receipt = receipt(&file).map_err(|why| format!("{what}: {why}"))?;
         let members = receipt["members"].as_array().cloned().unwrap_or_default();
@@ -267,7 +267,7 @@ fn members_beyond_the_limit_of_open_files_were_never_asked() {
             return Err(format!("{what}; {killed} of {} members not so", members.len()));
         }
         says_gone(&receipt)?;
-        nothing_left(&lab, &what)
+        nothing_left(&env, &what)
     });
 }
 
@@ -276,11 +276,11 @@ fn members_beyond_the_limit_of_open_files_were_never_asked() {
 fn a_chain_that_outlived_its_root_could_not_be_counted() {
     let cases = times((rounds() * 3).div_ceil(10), &my_settings(&Contain::ALL));
     all_hold(1, &cases, |&(round, setting)| {
-        let lab = TestEnv::with(setting);
-        let file = lab.path("receipt.json");
+        let env = TestEnv::with(setting);
+        let file = env.path("receipt.json");
         let options = ["--contain", setting.contain.word(), "--grace", "40ms", "--receipt"];
         let width = if round % 2 == 0 { "1" } else { "8" };
-        let mut running = lab.run().args(options).args([&file]).actor("chain-exit", Some(width)).start();
+        let mut running = env.run().args(options).args([&file]).actor("chain-exit", Some(width)).start();
         let what = format!("round {round}, {setting}, width {width}");
         let status = running.wait_exit(PATIENCE).ok_or(format!("{what}: no return"))?;
         let what = format!("{what}: {status}, {}", running.stderr());
@@ -288,7 +288,7 @@ fn a_chain_that_outlived_its_root_could_not_be_counted() {
             return Err(what);
         }
         says_gone(&receipt(&file)?).map_err(|why| format!("{what}: {why}"))?;
-        nothing_left(&lab, &what)
+        nothing_left(&env, &what)
     });
 }
 
@@ -298,17 +298,17 @@ fn a_chain_that_outlived_its_root_could_not_be_counted() {
 fn a_keeper_that_gave_a_long_grace_was_killed_for_its_silence() {
     let cases = my_settings(&Contain::ALL);
     all_hold(cases.len(), &cases, |&setting| {
-        let lab = TestEnv::with(setting);
-        let file = lab.path("receipt.json");
+        let env = TestEnv::with(setting);
+        let file = env.path("receipt.json");
         let options = ["--contain", setting.contain.word(), "--timeout", "2s", "--grace", "8s", "--receipt"];
         let script = r#"(trap "" TERM; exec sleep $N) & exec sleep $N"#;
-        let done = lab.run().args(options).args([&file]).script(script).finish();
+        let done = env.run().args(options).args([&file]).script(script).finish();
         let receipt = receipt(&file)?;
         let used = receipt["grace"]["used"].as_f64().unwrap_or(0.0);
         if done.code() != Some(124) || cause(&receipt) != "timeout" || used < 7.9 {
             return Err(format!("{setting}: {}, {}: {receipt}", done.status, done.stderr));
         }
-        nothing_left(&lab, &setting.to_string())
+        nothing_left(&env, &setting.to_string())
     });
 }
 
@@ -316,16 +316,16 @@ fn a_keeper_that_gave_a_long_grace_was_killed_for_its_silence() {
 #[test]
 fn a_leak_was_forgotten_when_the_keeper_was_lost() {
     for setting in my_settings(&[Contain::Reaper, Contain::Cgroup]) {
-        let lab = TestEnv::with(setting);
+        let env = TestEnv::with(setting);
         let options = ["--contain", setting.contain.word(), "--leak", "fail", "--grace", "20s"];
         let script = r#"(trap "" TERM; echo >up; exec sleep $N) & until [ -e up ]; do sleep 0.01; done"#;
-        let mut running = lab.run().args(options).script(script).start();
-        let stopping = || lab.records().iter().any(|record| record.state == "stopping");
+        let mut running = env.run().args(options).script(script).start();
+        let stopping = || env.records().iter().any(|record| record.state == "stopping");
         assert!(eventually(PATIENCE, stopping), "{setting}: the leak is not found");
         assert!(running.keeper().is_some_and(|keeper| keeper.signal("KILL")), "{setting}: no keeper");
         let status = running.wait_exit(PATIENCE).expect("quell returns");
         assert_eq!(status.code(), Some(123), "{setting}: {}", running.stderr());
-        nothing_left(&lab, &setting.to_string()).expect("nothing is left");
+        nothing_left(&env, &setting.to_string()).expect("nothing is left");
     }
 }
 
@@ -334,19 +334,19 @@ fn a_leak_was_forgotten_when_the_keeper_was_lost() {
 #[test]
 fn two_signals_for_one_event_took_away_the_grace() {
     for pair in [["TERM", "HUP"], ["HUP", "TERM"], ["TERM", "TERM"], ["HUP", "HUP"]] {
-        let lab = TestEnv::as_me();
+        let env = TestEnv::as_me();
         let script =
             "trap 'sleep 0.5; exit 7' TERM; echo ready >$QUELL_TEST_READY; while :; do sleep 0.05; done";
-        let mut running = lab.run().args(["--grace", "20s"]).script(script).start();
+        let mut running = env.run().args(["--grace", "20s"]).script(script).start();
         running.wait_ready().expect("ready");
         running.front.signal(pair[0]);
         // The first one is heard before the second is sent, so that they are not one for the kernel.
-        let stopping = || lab.records().iter().any(|record| record.state == "stopping");
+        let stopping = || env.records().iter().any(|record| record.state == "stopping");
         assert!(eventually(Duration::from_millis(80), stopping) || running.front.is_alive());
         running.front.signal(pair[1]);
         let status = running.wait_exit(PATIENCE).expect("quell returns");
         assert_eq!(status.code(), Some(7), "{pair:?}: {}", running.stderr());
-        nothing_left(&lab, "in the end").expect("nothing");
+        nothing_left(&env, "in the end").expect("nothing");
     }
 }
 
@@ -354,10 +354,10 @@ fn two_signals_for_one_event_took_away_the_grace() {
 #[test]
 fn a_root_that_exited_at_once_in_a_pid_namespace_was_not_named() {
     for (round, setting) in times(rounds() / 8 + 1, &my_settings(&[Contain::Pidns])) {
-        let lab = TestEnv::with(setting);
-        let file = lab.path("receipt.json");
+        let env = TestEnv::with(setting);
+        let file = env.path("receipt.json");
         let options = ["--contain", setting.contain.word(), "--receipt"];
-        let quell = lab.run().args(options).args([&file]);
+        let quell = env.run().args(options).args([&file]);
         let done = quell.script("sleep $N >/dev/null 2>&1 & exit 7").finish();
         assert_eq!(done.code(), Some(7), "{round}: {}", done.stderr);
         let receipt = receipt(&file).expect("a receipt");
@@ -374,19 +374,19 @@ fn a_root_that_exited_at_once_in_a_pid_namespace_was_not_named() {
 #[test]
 fn the_tree_was_not_drawn_as_it_stood() {
     for setting in my_settings(&[Contain::Cgroup, Contain::Reaper, Contain::Pidns]) {
-        let lab = TestEnv::with(setting);
-        let file = lab.path("receipt.json");
+        let env = TestEnv::with(setting);
+        let file = env.path("receipt.json");
         let options = ["--contain", setting.contain.word(), "--until", "tree", "--receipt"];
-        let quell = lab.run().args(options).args([&file]);
+        let quell = env.run().args(options).args([&file]);
         // Seen when the root exits, while it still is the shell's copy.
         let script = "(until [ -e go ]; do sleep 0.01; done; exec setsid sleep $N) & exit 3";
         let mut running = quell.script(script).start();
-        let left = || lab.records().iter().any(|record| record.dir.join("state.jsonl").exists());
+        let left = || env.records().iter().any(|record| record.dir.join("state.jsonl").exists());
         assert!(eventually(PATIENCE, left), "{setting}");
         // No event tells that the keeper has seen the root's exit; if it comes later, there is less to be mended.
         thread::sleep(Duration::from_millis(200));
-        lab.write("go", "");
-        wait_for_state(&lab, "sleep 50", "S");
+        env.write("go", "");
+        wait_for_state(&env, "sleep 50", "S");
         running.front.signal("TERM");
         running.wait_exit(PATIENCE).expect("quell returns");
         let receipt = receipt(&file).expect("a receipt");

@@ -26,8 +26,8 @@ use serde_json::Value;
 
 use crate::library::{nap, over, quell};
 
-fn nothing_left(lab: &TestEnv) {
-    assert_eq!(lab.leftovers_after(PATIENCE), Vec::<String>::new());
+fn nothing_left(env: &TestEnv) {
+    assert_eq!(env.leftovers_after(PATIENCE), Vec::<String>::new());
 }
 
 #[test]
@@ -35,21 +35,21 @@ fn a_member_that_ignores_term_is_gone_though_its_leader_died_first() {
     // The leader dies of TERM at once; what is in its group does not heed it.
     let script = "bash -c 'trap \"\" TERM; echo ready >$QUELL_TEST_READY; while :; do sleep $N; done' & wait";
     for setting in Setting::all() {
-        let lab = TestEnv::with(setting);
-        let job = lab.start().args(["--contain", setting.contain.word()]).script(script).begin();
+        let env = TestEnv::with(setting);
+        let job = env.start().args(["--contain", setting.contain.word()]).script(script).begin();
         let done = job.stop(&["--grace", "200ms"]);
         assert_eq!(done.code(), Some(0), "under {setting}: {}", done.stderr);
         says_gone(&job.receipt().expect("a receipt")).expect("gone");
-        assert!(lab.oracle.survivors_after(PATIENCE).is_empty(), "under {setting}");
+        assert!(env.oracle.survivors_after(PATIENCE).is_empty(), "under {setting}");
     }
 }
 
 #[test]
 fn what_the_root_left_behind_is_stopped_and_said_to_have_leaked() {
     for setting in Setting::all() {
-        let lab = TestEnv::with(setting);
+        let env = TestEnv::with(setting);
         let script = "setsid sleep $N & echo ready >$QUELL_TEST_READY; exit 0";
-        let job = lab.start().args(["--contain", setting.contain.word()]).script(script).begin();
+        let job = env.start().args(["--contain", setting.contain.word()]).script(script).begin();
         assert!(job.wait_over(PATIENCE), "under {setting}: {}", job.state());
         let receipt = job.receipt().expect("a receipt");
         assert_eq!(receipt["root"]["outcome"]["code"], 0, "under {setting}: {receipt}");
@@ -60,34 +60,34 @@ fn what_the_root_left_behind_is_stopped_and_said_to_have_leaked() {
         );
         assert!(job.events().contains(&"leaked".into()), "under {setting}: {:?}", job.events());
         says_gone(&receipt).expect("gone");
-        nothing_left(&lab);
+        nothing_left(&env);
     }
 }
 
 #[test]
 fn with_until_tree_what_the_root_left_behind_is_waited_for() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     let script = "(sleep 0.3; echo late) & echo ready >$QUELL_TEST_READY; exit 7";
-    let job = lab.start().args(["--until", "tree"]).script(script).begin();
+    let job = env.start().args(["--until", "tree"]).script(script).begin();
     assert!(job.wait_over(PATIENCE), "{}", job.state());
     assert_eq!(job.output("stdout"), "late\n");
     assert_eq!(job.receipt().expect("a receipt")["root"]["outcome"]["code"], 7);
     assert!(!job.events().contains(&"leaked".into()), "{:?}", job.events());
-    nothing_left(&lab);
+    nothing_left(&env);
 }
 
 #[test]
 fn a_stop_right_after_the_start_leaves_nothing() {
-    let lab = TestEnv::as_me();
-    let quell = quell(&lab);
+    let env = TestEnv::as_me();
+    let quell = quell(&env);
     for round in 0..rounds() / 4 {
-        let job = quell.start(&nap(&lab)).expect("a start");
+        let job = quell.start(&nap(&env)).expect("a start");
         let stop = if round % 2 == 0 { StopOptions::kill() } else { StopOptions::default() };
         let stopped = job.stop_with(&stop).unwrap_or_else(|error| panic!("round {round}: {error}"));
         assert_eq!(stopped.receipt().verdict, quell::Verdict::Gone, "round {round}");
         assert!(!stopped.already_ended(), "round {round}");
     }
-    nothing_left(&lab);
+    nothing_left(&env);
 }
 
 /// Changes a file of the record, for example to PIDs of another boot or of processes that are gone.
@@ -99,8 +99,8 @@ fn forge(path: &std::path::Path, change: impl Fn(&mut Value)) {
 
 #[test]
 fn a_recycled_pid_is_neither_taken_for_the_job_nor_signalled() {
-    let lab = TestEnv::as_me();
-    let job = lab.start().command(["sleep", &lab.oracle.nap()]).begin();
+    let env = TestEnv::as_me();
+    let job = env.start().command(["sleep", &env.oracle.nap()]).begin();
     job.lose_all(&["standby", "keeper", "root"]);
     assert!(!job.is_over(), "no process is left to say so");
     // A stranger has got their numbers; it started at another time, which the kernel tells in hundredths of a second.
@@ -112,11 +112,11 @@ fn a_recycled_pid_is_neither_taken_for_the_job_nor_signalled() {
             process["pid"] = stranger.id().into();
         }
     });
-    let view = quell(&lab).job(&job.id).and_then(|job| job.view()).expect("a view");
+    let view = quell(&env).job(&job.id).and_then(|job| job.view()).expect("a view");
     assert_eq!(view.state, quell::JobState::Ended);
     assert!(stranger.try_wait().expect("wait").is_none(), "the stranger was killed");
     stranger.kill().and_then(|()| stranger.wait()).expect("ours");
-    nothing_left(&lab);
+    nothing_left(&env);
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn a_late_kill_hits_no_process_that_got_the_group_since() {
     if let Err(reason) = few_pids::available() {
         return skip("a_late_kill_hits_no_process_that_got_the_group_since", &reason);
     }
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     let script = r#"
         for i in $(seq $ROUNDS); do
             # The leader is gone at once; the KILL comes when its group may belong to others.
@@ -133,14 +133,14 @@ fn a_late_kill_hits_no_process_that_got_the_group_since() {
             $Q stop $id $other >>receipts.out 2>>stderr.out; echo "stop $?" >>codes.out
         done
     "#;
-    few_pids::check_bystanders(&lab, Contain::Reaper, script);
-    let codes = fs::read_to_string(lab.path("codes.out")).unwrap_or_default();
+    few_pids::check_bystanders(&env, Contain::Reaper, script);
+    let codes = fs::read_to_string(env.path("codes.out")).unwrap_or_default();
     assert!(!codes.contains("stop 5"), "not proven dead: {codes}");
 }
 
 #[test]
 fn the_callers_group_gets_no_signal() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     // The caller is the leader of its group, so every process in it gets a signal to the group.
     let script = r#"
         trap 'echo TERM >>heard' TERM; trap 'echo INT >>heard' INT; trap 'echo HUP >>heard' HUP
@@ -155,37 +155,37 @@ fn the_callers_group_gets_no_signal() {
     caller
         .args(&UNIGNORED[1..])
         .args(["bash", "-c", script])
-        .current_dir(lab.dir())
+        .current_dir(env.dir())
         .process_group(0)
         .stdin(Stdio::null());
-    caller.env("Q", lab.quell_path()).env("QUELL_HOME", lab.home()).env("N", lab.oracle.nap());
+    caller.env("Q", env.quell_path()).env("QUELL_HOME", env.home()).env("N", env.oracle.nap());
     let status = caller.status().expect("bash");
     assert!(status.success(), "{status}");
-    assert_eq!(fs::read_to_string(lab.path("heard")).expect("what it heard"), "done\n");
-    nothing_left(&lab);
+    assert_eq!(fs::read_to_string(env.path("heard")).expect("what it heard"), "done\n");
+    nothing_left(&env);
 }
 
 #[test]
 fn a_killed_keeper_leaves_no_program_behind() {
     for setting in Setting::all() {
-        let lab = TestEnv::with(setting);
-        let job = lab.start().args(["--contain", setting.contain.word()]).actor("setsid", None).begin();
+        let env = TestEnv::with(setting);
+        let job = env.start().args(["--contain", setting.contain.word()]).actor("setsid", None).begin();
         job.process("keeper").expect("a keeper").signal("KILL");
         assert!(job.wait_over(PATIENCE), "under {setting}: {}", job.state());
         let receipt = job.receipt().expect("a receipt");
         assert_eq!(cause(&receipt), "keeper_lost", "under {setting}");
         says_gone(&receipt).unwrap_or_else(|why| panic!("under {setting}: {why}"));
-        nothing_left(&lab);
+        nothing_left(&env);
     }
 }
 
 #[test]
 fn each_signal_is_sent_as_it_is_named_and_an_unknown_one_is_an_error() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     let script = "for s in HUP USR1 USR2 INT WINCH; do trap \"echo $s\" $s; done
         echo ready >$QUELL_TEST_READY; while :; do sleep 0.01; done";
-    let job = lab.start().script(script).begin();
-    let handle = quell(&lab).job(&job.id).expect("the job");
+    let job = env.start().script(script).begin();
+    let handle = quell(&env).job(&job.id).expect("the job");
     for (text, word) in
         [("HUP", "HUP"), ("SIGUSR1", "USR1"), ("usr2", "USR2"), ("2", "INT"), ("sigwinch", "WINCH")]
     {
@@ -196,13 +196,13 @@ fn each_signal_is_sent_as_it_is_named_and_an_unknown_one_is_an_error() {
     }
     for text in ["", "KILLALL", "SIGSIG", "0", "-9", "99", "TERM ", "HUP,KILL"] {
         assert!(text.parse::<quell::Signal>().is_err(), "{text:?}");
-        let done = lab.start().args(["--signal", text]).command(["true"]).finish();
+        let done = env.start().args(["--signal", text]).command(["true"]).finish();
         assert_eq!(done.code(), Some(2), "{text:?}: {}", done.stderr);
     }
     assert_eq!(job.state(), "running");
     // A stop by another signal than TERM: the program heeds only that one.
     let script = "trap '' TERM; trap 'echo bye; exit 3' USR1; echo ready >$QUELL_TEST_READY; while :; do sleep 0.01; done";
-    let other = lab.start().args(["--signal", "usr1"]).script(script).begin();
+    let other = env.start().args(["--signal", "usr1"]).script(script).begin();
     assert_eq!(other.stop(&[]).code(), Some(0));
     assert_eq!(other.output("stdout"), "bye\n");
     assert_eq!(other.receipt().expect("a receipt")["root"]["outcome"]["code"], 3);
@@ -210,8 +210,8 @@ fn each_signal_is_sent_as_it_is_named_and_an_unknown_one_is_an_error() {
 
 #[test]
 fn what_cannot_start_is_an_error_and_leaves_no_trace() {
-    let lab = TestEnv::as_me();
-    let file = lab.write("file", "no program");
+    let env = TestEnv::as_me();
+    let file = env.write("file", "no program");
     let file = file.to_str().expect("a path");
     for (args, command, code, word) in [
         (vec!["--cwd", "/nonexistent"], "true", 125, "/nonexistent"),
@@ -221,24 +221,24 @@ fn what_cannot_start_is_an_error_and_leaves_no_trace() {
         (vec![], file, 126, file),
         (vec!["--stdin", "/nonexistent"], "true", 125, "/nonexistent"),
     ] {
-        let done = lab.start().args(&args).command([command]).finish();
+        let done = env.start().args(&args).command([command]).finish();
         assert_eq!(done.code(), Some(code), "{args:?} {command}: {}{}", done.stdout, done.stderr);
         assert!(done.stderr.contains(word), "{args:?} {command}: {}", done.stderr);
         assert_eq!(done.stdout, "", "{args:?} {command}");
         for place in ["jobs", "live", "done"] {
-            assert_eq!(lab.ids(place), Vec::<String>::new(), "{args:?} {command}: {place}");
+            assert_eq!(env.ids(place), Vec::<String>::new(), "{args:?} {command}: {place}");
         }
     }
-    nothing_left(&lab);
+    nothing_left(&env);
 }
 
 #[test]
 fn a_path_or_nothing_is_no_job() {
-    let lab = TestEnv::as_me();
-    let quell = quell(&lab);
+    let env = TestEnv::as_me();
+    let quell = quell(&env);
     let job = quell.start(&quell::JobRequest::background(["true"])).expect("a start");
     over(&job);
-    let precious = lab.write("precious", "do not remove");
+    let precious = env.write("precious", "do not remove");
     let id = job.id().to_string();
     let in_dots = format!("../jobs/{id}");
     let absolute = job.dir().dir().display().to_string();
@@ -264,7 +264,7 @@ fn a_path_or_nothing_is_no_job() {
             matches!(&found, Err(quell::Error::InvalidJob(_) | quell::Error::NoSuchJob(_))),
             "{text:?}: {found:?}"
         );
-        let done = lab.quell("stop").args(["--", text]).finish();
+        let done = env.quell("stop").args(["--", text]).finish();
         assert!(matches!(done.code(), Some(2 | 3)), "{text:?}: {:?} {}", done.code(), done.stderr);
     }
     assert!(precious.exists() && job.dir().exists());
@@ -278,13 +278,13 @@ fn a_path_or_nothing_is_no_job() {
 
 #[test]
 fn what_is_written_after_the_roots_exit_is_kept() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     // Until the tree is gone, its members may write: here in answer to the TERM of the leak's stop.
     let script = "bash -c 'trap \"echo last words; echo to stderr >&2; exit\" TERM
             echo ready >$QUELL_TEST_READY; while :; do sleep 0.01; done' & \
         until [ -e up ]; do sleep 0.01; done; echo first; exit 0";
-    let job = lab.start().script(script).begin();
-    lab.write("up", "");
+    let job = env.start().script(script).begin();
+    env.write("up", "");
     assert!(job.wait_over(PATIENCE), "{}", job.state());
     assert_eq!(job.output("stdout"), "first\nlast words\n");
     // The shell may have its own word to say about its `sleep`.
@@ -292,16 +292,16 @@ fn what_is_written_after_the_roots_exit_is_kept() {
     assert_eq!(job.receipt().expect("a receipt")["output"]["stdout"]["lines"], 2);
 }
 
-/// The processes of the lab that are the program, by a word of their command line.
-fn programs(lab: &TestEnv, word: &str) -> Vec<Process> {
-    lab.oracle.survivors().into_iter().filter(|process| process.command.contains(word)).collect()
+/// The processes of the environment that are the program, by a word of their command line.
+fn programs(env: &TestEnv, word: &str) -> Vec<Process> {
+    env.oracle.survivors().into_iter().filter(|process| process.command.contains(word)).collect()
 }
 
 #[test]
 fn a_restart_begins_when_the_old_tree_is_gone() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     // It takes the lock of its generation: two at a time would be seen. Its child ignores the polite request.
-    let script = lab.script(
+    let script = env.script(
         "program",
         "#!/bin/bash
         exec 9>generation.lock
@@ -309,15 +309,15 @@ fn a_restart_begins_when_the_old_tree_is_gone() {
         bash -c \"trap '' TERM; sleep $1; :\" survivor $1 &
         sleep $1",
     );
-    let quell = quell(&lab);
-    let mut start = quell::JobRequest::background([script.to_str().expect("a path"), &lab.oracle.nap()]);
-    start.cwd = Some(lab.dir().to_owned());
+    let quell = quell(&env);
+    let mut start = quell::JobRequest::background([script.to_str().expect("a path"), &env.oracle.nap()]);
+    start.cwd = Some(env.dir().to_owned());
     start.name = Some("worker".into());
     let mut job = quell.start(&start).expect("a start");
     let stop = StopOptions::default().grace(Duration::from_millis(100));
     for round in 0..5 {
-        assert!(eventually(PATIENCE, || !programs(&lab, "survivor").is_empty()), "round {round}");
-        let old = programs(&lab, &lab.oracle.nap());
+        assert!(eventually(PATIENCE, || !programs(&env, "survivor").is_empty()), "round {round}");
+        let old = programs(&env, &env.oracle.nap());
         let next = job.restart(&stop).unwrap_or_else(|error| panic!("round {round}: {error}"));
         assert!(old.iter().all(|process| !process.is_alive()), "round {round}: the old tree lives");
         assert_ne!(next.id(), job.id());
@@ -326,14 +326,14 @@ fn a_restart_begins_when_the_old_tree_is_gone() {
         job = next;
     }
     let _ = job.stop_with(&stop).expect("a stop");
-    assert!(!lab.path("twice").exists(), "two generations at a time");
-    nothing_left(&lab);
+    assert!(!env.path("twice").exists(), "two generations at a time");
+    nothing_left(&env);
 }
 
 #[test]
 fn a_program_that_is_started_again_by_itself_is_alone() {
-    let lab = TestEnv::as_me();
-    let script = lab.script(
+    let env = TestEnv::as_me();
+    let script = env.script(
         "program",
         "#!/bin/bash
         exec 9>generation.lock
@@ -341,28 +341,28 @@ fn a_program_that_is_started_again_by_itself_is_alone() {
         setsid bash -c \"trap '' TERM; sleep $1; :\" survivor $1 &
         echo run >>runs; sleep 0.02; exit 1",
     );
-    let quell = quell(&lab);
+    let quell = quell(&env);
     let mut background = quell::Background::default();
     background.restart.policy = RestartPolicy::OnFailure;
     background.restart.limit = Some(4);
     background.restart.delay = Duration::from_millis(1);
-    let command = [script.to_str().expect("a path"), &lab.oracle.nap()];
+    let command = [script.to_str().expect("a path"), &env.oracle.nap()];
     let mut start = quell::JobRequest::new(command, background);
-    start.cwd = Some(lab.dir().to_owned());
+    start.cwd = Some(env.dir().to_owned());
     start.stop.grace = Duration::from_millis(50);
     let job = quell.start(&start).expect("a start");
     assert_eq!(over(&job), quell::Condition::Exit);
-    assert_eq!(fs::read_to_string(lab.path("runs")).expect("runs").lines().count(), 5);
-    assert!(!lab.path("twice").exists(), "two generations at a time");
+    assert_eq!(fs::read_to_string(env.path("runs")).expect("runs").lines().count(), 5);
+    assert!(!env.path("twice").exists(), "two generations at a time");
     assert_eq!(job.view().expect("a view").run, 5);
-    nothing_left(&lab);
+    nothing_left(&env);
 }
 
 #[test]
 fn a_restart_is_refused_while_there_are_survivors() {
-    let lab = TestEnv::as_me();
-    let quell = quell(&lab);
-    let job = quell.start(&nap(&lab)).expect("a start");
+    let env = TestEnv::as_me();
+    let quell = quell(&env);
+    let job = quell.start(&nap(&env)).expect("a start");
     let _ = job.stop().expect("a stop");
     // The record names a process that is still alive, as it would after a stop that failed.
     let mut survivor = Command::new("sleep").arg("60").spawn().expect("sleep");

@@ -23,19 +23,19 @@ pub(crate) fn in_a_terminal(name: &str, scene: impl Fn(&TestEnv, &Terminal<'_>, 
             continue;
         }
         eprintln!("under {}", contain.word());
-        let lab = TestEnv::as_me();
-        let terminal = Terminal::open(&lab);
-        scene(&lab, &terminal, &format!("$Q run --contain {} --", contain.word()));
+        let env = TestEnv::as_me();
+        let terminal = Terminal::open(&env);
+        scene(&env, &terminal, &format!("$Q run --contain {} --", contain.word()));
         drop(terminal);
-        let left = lab.leftovers_after(PATIENCE);
+        let left = env.leftovers_after(PATIENCE);
         assert_eq!(left, Vec::<String>::new(), "under {}", contain.word());
     }
 }
 
 /// The state letter of the process whose command line begins so, once it has one of these.
-pub(crate) fn wait_for_state(lab: &TestEnv, command: &str, wanted: &str) {
+pub(crate) fn wait_for_state(env: &TestEnv, command: &str, wanted: &str) {
     let state = || {
-        let process = lab.oracle.survivors().into_iter().find(|process| process.command.starts_with(command));
+        let process = env.oracle.survivors().into_iter().find(|process| process.command.starts_with(command));
         process.and_then(|process| process.state())
     };
     let is_so = || state().is_some_and(|state| wanted.contains(state));
@@ -43,7 +43,7 @@ pub(crate) fn wait_for_state(lab: &TestEnv, command: &str, wanted: &str) {
 }
 
 /// Waits until the terminal's keys are for the group of the process whose command line begins so.
-fn wait_for_foreground(lab: &TestEnv, command: &str) {
+fn wait_for_foreground(env: &TestEnv, command: &str) {
     let has_the_terminal = |process: &Process| {
         let stat = fs::read_to_string(format!("/proc/{}/stat", process.pid)).unwrap_or_default();
         // The name is in brackets; behind it the third is the group, and the sixth that in the foreground.
@@ -51,7 +51,7 @@ fn wait_for_foreground(lab: &TestEnv, command: &str) {
         fields.get(2).is_some_and(|group| fields.get(5) == Some(group))
     };
     let is_so = || {
-        let all = lab.oracle.survivors();
+        let all = env.oracle.survivors();
         all.iter().any(|process| process.command.starts_with(command) && has_the_terminal(process))
     };
     assert!(eventually(PATIENCE, is_so), "{command} is not in the foreground");
@@ -59,9 +59,9 @@ fn wait_for_foreground(lab: &TestEnv, command: &str) {
 
 #[test]
 fn ctrl_c_ends_the_program_and_the_prompt_returns() {
-    in_a_terminal("ctrl_c_ends_the_program", |lab, terminal, run| {
+    in_a_terminal("ctrl_c_ends_the_program", |env, terminal, run| {
         terminal.line(&format!("{run} sleep $N"));
-        wait_for_state(lab, "sleep", "S");
+        wait_for_state(env, "sleep", "S");
         terminal.key("C-c");
         terminal.line("echo code=$?");
         terminal.wait_for_line("code=130");
@@ -70,10 +70,10 @@ fn ctrl_c_ends_the_program_and_the_prompt_returns() {
 
 #[test]
 fn ctrl_backslash_ends_the_program() {
-    in_a_terminal("ctrl_backslash_ends_the_program", |lab, terminal, run| {
+    in_a_terminal("ctrl_backslash_ends_the_program", |env, terminal, run| {
         terminal.line("ulimit -c 0");
         terminal.line(&format!("{run} sleep $N"));
-        wait_for_state(lab, "sleep", "S");
+        wait_for_state(env, "sleep", "S");
         terminal.key("C-\\");
         terminal.line("echo code=$?");
         terminal.wait_for_line("code=131");
@@ -82,9 +82,9 @@ fn ctrl_backslash_ends_the_program() {
 
 #[test]
 fn one_ctrl_c_breaks_a_shell_loop() {
-    in_a_terminal("one_ctrl_c_breaks_a_shell_loop", |lab, terminal, run| {
+    in_a_terminal("one_ctrl_c_breaks_a_shell_loop", |env, terminal, run| {
         terminal.line(&format!("while true; do {run} sleep $N; done"));
-        wait_for_state(lab, "sleep", "S");
+        wait_for_state(env, "sleep", "S");
         terminal.key("C-c");
         terminal.line("echo over=$?");
         terminal.wait_for_line("over=130");
@@ -108,26 +108,26 @@ fn ctrl_c_does_not_end_a_program_that_handles_it() {
 
 #[test]
 fn ctrl_z_stops_and_fg_and_bg_continue() {
-    in_a_terminal("ctrl_z_stops_and_fg_and_bg_continue", |lab, terminal, run| {
+    in_a_terminal("ctrl_z_stops_and_fg_and_bg_continue", |env, terminal, run| {
         terminal.line(&format!("{run} sleep $N"));
-        wait_for_state(lab, "sleep", "S");
+        wait_for_state(env, "sleep", "S");
         terminal.key("C-z");
         terminal.wait_for("stopped job", |screen| screen.contains("Stopped"));
-        wait_for_state(lab, "sleep", "T");
+        wait_for_state(env, "sleep", "T");
         terminal.line("clear; jobs");
         terminal.wait_for("stopped job", |screen| screen.contains("[1]+  Stopped"));
         terminal.line("bg");
-        wait_for_state(lab, "sleep", "S");
+        wait_for_state(env, "sleep", "S");
         terminal.line("clear; jobs");
         terminal.wait_for("running job", |screen| screen.contains("[1]+  Running"));
         terminal.line("fg");
         // Before the shell has given the terminal away, the key would be for the shell.
-        wait_for_foreground(lab, "sleep");
+        wait_for_foreground(env, "sleep");
         terminal.key("C-z");
-        wait_for_state(lab, "sleep", "T");
+        wait_for_state(env, "sleep", "T");
         terminal.line("clear; fg");
-        wait_for_state(lab, "sleep", "S");
-        wait_for_foreground(lab, "sleep");
+        wait_for_state(env, "sleep", "S");
+        wait_for_foreground(env, "sleep");
         terminal.key("C-c");
         terminal.line("echo code=$?");
         terminal.wait_for_line("code=130");
@@ -187,13 +187,13 @@ fn a_pipeline_reads_the_terminal() {
 
 #[test]
 fn a_background_job_that_reads_the_terminal_is_stopped_until_fg() {
-    in_a_terminal("a_background_job_that_reads_the_terminal", |lab, terminal, run| {
+    in_a_terminal("a_background_job_that_reads_the_terminal", |env, terminal, run| {
         terminal.line(&format!("{run} bash -c 'read line; echo got $line' $T &"));
-        wait_for_state(lab, "bash -c read", "T");
+        wait_for_state(env, "bash -c read", "T");
         terminal.line("jobs");
         terminal.wait_for("stopped job", |screen| screen.contains("Stopped"));
         terminal.line("fg");
-        wait_for_state(lab, "bash -c read", "S");
+        wait_for_state(env, "bash -c read", "S");
         terminal.line("hello");
         terminal.wait_for_line("got hello");
         terminal.line("echo code=$?");
@@ -203,9 +203,9 @@ fn a_background_job_that_reads_the_terminal_is_stopped_until_fg() {
 
 #[test]
 fn a_background_job_runs_while_the_shell_goes_on() {
-    in_a_terminal("a_background_job_runs_while_the_shell_goes_on", |lab, terminal, run| {
+    in_a_terminal("a_background_job_runs_while_the_shell_goes_on", |env, terminal, run| {
         terminal.line(&format!("{run} sleep $N &"));
-        wait_for_state(lab, "sleep", "S");
+        wait_for_state(env, "sleep", "S");
         terminal.line("echo still=here");
         terminal.wait_for_line("still=here");
         // Ctrl-C at the prompt is not for background jobs. The shell throws away what is typed before its next prompt.
@@ -223,15 +223,15 @@ fn a_background_job_runs_while_the_shell_goes_on() {
 
 #[test]
 fn an_interactive_shell_inside_has_job_control() {
-    in_a_terminal("an_interactive_shell_inside_has_job_control", |lab, terminal, run| {
+    in_a_terminal("an_interactive_shell_inside_has_job_control", |env, terminal, run| {
         terminal.line(&format!("{run} env PS1='inner$ ' bash --norc -i"));
         terminal.wait_for("inner prompt", |screen| screen.contains("inner$"));
         terminal.line("sleep $N");
-        wait_for_state(lab, "sleep", "S");
+        wait_for_state(env, "sleep", "S");
         terminal.key("C-z");
         terminal.wait_for("stopped job", |screen| screen.contains("Stopped"));
         terminal.line("fg");
-        wait_for_state(lab, "sleep", "S");
+        wait_for_state(env, "sleep", "S");
         terminal.key("C-c");
         terminal.line("exit 3");
         terminal.line("echo code=$?");
@@ -242,13 +242,13 @@ fn an_interactive_shell_inside_has_job_control() {
 
 #[test]
 fn a_terminal_that_is_closed_takes_the_tree_with_it() {
-    in_a_terminal("a_terminal_that_is_closed_takes_the_tree_with_it", |lab, terminal, run| {
+    in_a_terminal("a_terminal_that_is_closed_takes_the_tree_with_it", |env, terminal, run| {
         let run = run.replace(" --contain", " --grace 300ms --contain");
         terminal.line(&format!("{run} $A ignore-term $T"));
-        let actor = lab.actor_path().display().to_string();
-        let is_up = || lab.oracle.survivors().iter().filter(|p| p.command.starts_with(&actor)).count() == 2;
+        let actor = env.actor_path().display().to_string();
+        let is_up = || env.oracle.survivors().iter().filter(|p| p.command.starts_with(&actor)).count() == 2;
         let came = eventually(PATIENCE, is_up);
-        assert!(came, "not up: {:?}\n{}", lab.oracle.survivors(), terminal.screen());
+        assert!(came, "not up: {:?}\n{}", env.oracle.survivors(), terminal.screen());
         // The terminal goes when this returns, and then nothing may be left.
     });
 }

@@ -21,26 +21,26 @@ fn text(value: &Value) -> &str {
 
 #[test]
 fn env_adds_and_replaces_variables() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     let quell =
-        lab.run().env("COLOUR", "red").args(["--env", "COLOUR=blue", "--env", "EMPTY=", "--env", "SUM=a=b"]);
+        env.run().env("COLOUR", "red").args(["--env", "COLOUR=blue", "--env", "EMPTY=", "--env", "SUM=a=b"]);
     let done = quell.sh(r#"echo "$COLOUR|${EMPTY-unset}|$SUM|$HOME""#).finish();
-    assert_eq!(done.stdout, format!("blue||a=b|{}\n", utf8(lab.dir())), "{}", done.stderr);
+    assert_eq!(done.stdout, format!("blue||a=b|{}\n", utf8(env.dir())), "{}", done.stderr);
 }
 
 #[test]
 fn env_file_is_read_and_env_wins_over_it() {
-    let lab = TestEnv::as_me();
-    let file = lab.write("vars", "# a comment\n\nONE=1\nTWO=two words\nTHREE=3\n");
-    let quell = lab.run().args(["--env-file", utf8(&file), "--env", "THREE=drei"]);
+    let env = TestEnv::as_me();
+    let file = env.write("vars", "# a comment\n\nONE=1\nTWO=two words\nTHREE=3\n");
+    let quell = env.run().args(["--env-file", utf8(&file), "--env", "THREE=drei"]);
     let done = quell.sh(r#"echo "$ONE|$TWO|$THREE""#).finish();
     assert_eq!(done.stdout, "1|two words|drei\n", "{}", done.stderr);
 }
 
 #[test]
 fn clear_env_leaves_only_what_was_asked_for() {
-    let lab = TestEnv::as_me();
-    let quell = lab.run().env("SECRET", "x").args(["--clear-env", "--env", "ONLY=this"]);
+    let env = TestEnv::as_me();
+    let quell = env.run().env("SECRET", "x").args(["--clear-env", "--env", "ONLY=this"]);
     let done = quell.command(["/usr/bin/env"]).finish();
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     let names: Vec<&str> = done.stdout.lines().filter_map(|line| line.split('=').next()).collect();
@@ -53,31 +53,31 @@ fn clear_env_leaves_only_what_was_asked_for() {
 #[test]
 fn cwd_is_where_the_program_starts() {
     for setting in Setting::all() {
-        let lab = TestEnv::with(setting);
-        fs::create_dir(lab.path("there")).expect("mkdir");
-        let quell = lab.run().args(["--contain", setting.contain.word(), "--cwd", "there"]);
+        let env = TestEnv::with(setting);
+        fs::create_dir(env.path("there")).expect("mkdir");
+        let quell = env.run().args(["--contain", setting.contain.word(), "--cwd", "there"]);
         let done = quell.command(["pwd", "-P"]).finish();
         assert_eq!(
             done.stdout,
-            format!("{}\n", utf8(&lab.path("there").canonicalize().expect("it is there")))
+            format!("{}\n", utf8(&env.path("there").canonicalize().expect("it is there")))
         );
-        let done = lab.run().args(["--contain", setting.contain.word()]).command(["pwd", "-P"]).finish();
-        assert_eq!(done.stdout, format!("{}\n", utf8(&lab.dir().canonicalize().expect("it is there"))));
+        let done = env.run().args(["--contain", setting.contain.word()]).command(["pwd", "-P"]).finish();
+        assert_eq!(done.stdout, format!("{}\n", utf8(&env.dir().canonicalize().expect("it is there"))));
     }
 }
 
 #[test]
 fn the_program_is_the_same_user_with_the_same_files() {
     for setting in Setting::all() {
-        let lab = TestEnv::with(setting);
-        let done = lab
+        let env = TestEnv::with(setting);
+        let done = env
             .run()
             .args(["--contain", setting.contain.word()])
             .sh("id -u; touch mine; stat -c %u mine")
             .finish();
         let outside = {
             use std::os::unix::fs::MetadataExt;
-            fs::metadata(lab.path("mine")).expect("the program's file").uid()
+            fs::metadata(env.path("mine")).expect("the program's file").uid()
         };
         assert_eq!(done.stdout, format!("{outside}\n{outside}\n"), "under {setting}");
         assert_eq!(outside == 0, setting.user == User::Root, "under {setting}");
@@ -87,13 +87,13 @@ fn the_program_is_the_same_user_with_the_same_files() {
 #[test]
 fn until_tree_waits_for_the_last_process() {
     for setting in Setting::all() {
-        let lab = TestEnv::with(setting);
-        let quell = lab.run().args(["--contain", setting.contain.word(), "--until", "tree"]);
+        let env = TestEnv::with(setting);
+        let quell = env.run().args(["--contain", setting.contain.word(), "--until", "tree"]);
         let done = quell.sh("(setsid sh -c 'sleep 0.4; touch late' &) ; exit 4").finish();
         assert_eq!(done.code(), Some(4), "under {setting}: {}", done.stderr);
-        assert!(lab.path("late").exists(), "under {setting}: the tree was not waited for");
+        assert!(env.path("late").exists(), "under {setting}: the tree was not waited for");
         assert!(done.took >= Duration::from_millis(390), "under {setting}: {:?}", done.took);
-        assert_eq!(lab.leftovers(), Vec::<String>::new(), "under {setting}");
+        assert_eq!(env.leftovers(), Vec::<String>::new(), "under {setting}");
     }
 }
 
@@ -101,9 +101,9 @@ fn until_tree_waits_for_the_last_process() {
 fn leak_says_what_becomes_of_what_the_root_left() {
     for setting in Setting::all() {
         for (leak, code, said) in [("stop", 0, false), ("report", 0, true), ("fail", 123, true)] {
-            let lab = TestEnv::with(setting);
-            let file = lab.path("receipt.json");
-            let quell = lab.run().args([
+            let env = TestEnv::with(setting);
+            let file = env.path("receipt.json");
+            let quell = env.run().args([
                 "--contain",
                 setting.contain.word(),
                 "--leak",
@@ -121,15 +121,15 @@ fn leak_says_what_becomes_of_what_the_root_left() {
                 assert!(done.stderr.starts_with("quell: "), "{what}");
                 assert!(done.stderr.lines().count() >= 2, "the tree is not drawn: {what}");
             }
-            assert_eq!(lab.leftovers(), Vec::<String>::new(), "{what}");
+            assert_eq!(env.leftovers(), Vec::<String>::new(), "{what}");
         }
     }
 }
 
 #[test]
 fn leak_fail_is_content_when_nothing_is_left() {
-    let lab = TestEnv::as_me();
-    let done = lab.run().args(["--leak", "fail"]).sh("sleep 0.05 & wait; exit 3").finish();
+    let env = TestEnv::as_me();
+    let done = env.run().args(["--leak", "fail"]).sh("sleep 0.05 & wait; exit 3").finish();
     assert_eq!(done.code(), Some(3), "{}", done.stderr);
 }
 
@@ -138,11 +138,11 @@ fn the_receipt_tells_what_happened() {
     // The tree has to be up before its time is.
     let settings = Setting::all();
     all_hold(settings.len(), &settings, |&setting| {
-        let lab = TestEnv::with(setting);
-        let file = lab.path("receipt.json");
+        let env = TestEnv::with(setting);
+        let file = env.path("receipt.json");
         let options = ["--contain", setting.contain.word(), "--timeout", "2s", "--grace", "200ms"];
         let quell =
-            lab.run().args(options).args(["--receipt", utf8(&file), "--name", "web", "--tag", "team=blue"]);
+            env.run().args(options).args(["--receipt", utf8(&file), "--name", "web", "--tag", "team=blue"]);
         let done = quell.actor("ignore-term", None).finish();
         let receipt = receipt(&file).expect("a receipt");
         let what = format!("under {setting}: {receipt:#}");
@@ -162,7 +162,7 @@ fn the_receipt_tells_what_happened() {
             .as_array()
             .expect("members")
             .iter()
-            .filter(|member| text(&member["command"]).contains(lab.oracle.token()))
+            .filter(|member| text(&member["command"]).contains(env.oracle.token()))
             .collect();
         assert_eq!(actors.len(), 2, "{what}");
         // Before Linux 6.15 the kernel does not say what the members of a PID namespace died of.
@@ -193,19 +193,19 @@ fn the_receipt_tells_what_happened() {
 
 #[test]
 fn receipt_fd_gets_the_same_receipt() {
-    let lab = TestEnv::as_me();
-    let quell = lab.run().wrapped(["sh", "-c", r#"exec "$@" 5>from-fd"#, "sh"]);
+    let env = TestEnv::as_me();
+    let quell = env.run().wrapped(["sh", "-c", r#"exec "$@" 5>from-fd"#, "sh"]);
     let done = quell.args(["--receipt-fd", "5", "--receipt", "from-file"]).sh("exit 6").finish();
     assert_eq!(done.code(), Some(6), "{}", done.stderr);
-    let from_fd = receipt(&lab.path("from-fd")).expect("on the descriptor");
-    assert_eq!(from_fd, receipt(&lab.path("from-file")).expect("in the file"));
+    let from_fd = receipt(&env.path("from-fd")).expect("on the descriptor");
+    assert_eq!(from_fd, receipt(&env.path("from-file")).expect("in the file"));
     assert_eq!(from_fd["root"]["outcome"]["code"], 6);
 }
 
 #[test]
 fn json_puts_the_envelope_after_the_programs_output() {
-    let lab = TestEnv::as_me();
-    let done = lab.run().args(["--json"]).sh("printf 'no newline at the end'; exit 2").finish();
+    let env = TestEnv::as_me();
+    let done = env.run().args(["--json"]).sh("printf 'no newline at the end'; exit 2").finish();
     assert_eq!(done.code(), Some(2), "{}", done.stderr);
     assert!(done.stdout.starts_with("no newline at the end\n"), "{}", done.stdout);
     let envelope = done.envelope();
@@ -218,42 +218,42 @@ fn json_puts_the_envelope_after_the_programs_output() {
 
 #[test]
 fn quiet_says_nothing_and_changes_no_code() {
-    let lab = TestEnv::as_me();
-    let quell = lab.run().args(["--quiet", "--timeout", "200ms", "--grace", "100ms"]);
+    let env = TestEnv::as_me();
+    let quell = env.run().args(["--quiet", "--timeout", "200ms", "--grace", "100ms"]);
     let done = quell.actor("ignore-term", None).finish();
     assert_eq!((done.code(), &*done.stderr), (Some(124), ""));
-    let done = lab.run().args(["--quiet", "--leak", "fail"]).script("sleep $N & exit 0").finish();
+    let done = env.run().args(["--quiet", "--leak", "fail"]).script("sleep $N & exit 0").finish();
     assert_eq!((done.code(), &*done.stderr), (Some(123), ""));
 }
 
 #[test]
 fn a_run_without_incident_says_nothing() {
-    let lab = TestEnv::as_me();
-    let done = lab.run().sh("echo out; echo err >&2; exit 1").finish();
+    let env = TestEnv::as_me();
+    let done = env.run().sh("echo out; echo err >&2; exit 1").finish();
     assert_eq!((done.code(), &*done.stdout, &*done.stderr), (Some(1), "out\n", "err\n"));
 }
 
 #[test]
 fn a_finished_run_leaves_its_record_and_no_record_leaves_none() {
-    let lab = TestEnv::as_me();
-    lab.run().command(["true"]).finish();
-    let records = lab.records();
+    let env = TestEnv::as_me();
+    env.run().command(["true"]).finish();
+    let records = env.records();
     assert_eq!(records.len(), 1, "{records:?}");
     assert_eq!(records[0].state, "ended");
     for file in ["spec.json", "state.jsonl", "receipt.json"] {
         assert!(records[0].dir.join(file).is_file(), "no {file}");
     }
-    let lab = TestEnv::as_me();
-    let done = lab.run().args(["--no-record"]).sh("exit 9").finish();
+    let env = TestEnv::as_me();
+    let done = env.run().args(["--no-record"]).sh("exit 9").finish();
     assert_eq!(done.code(), Some(9), "{}", done.stderr);
-    assert!(lab.records().is_empty(), "{:?}", lab.records());
+    assert!(env.records().is_empty(), "{:?}", env.records());
 }
 
 #[test]
 fn the_record_is_on_disk_before_the_program_runs() {
     for setting in Setting::all() {
-        let lab = TestEnv::with(setting);
-        let quell = lab.run().args(["--contain", setting.contain.word()]);
+        let env = TestEnv::with(setting);
+        let quell = env.run().args(["--contain", setting.contain.word()]);
         let done =
             quell.sh("cat $QUELL_HOME/jobs/*/spec.json >spec && cat $QUELL_HOME/jobs/*/state.jsonl").finish();
         assert_eq!(done.code(), Some(0), "under {setting}: {}", done.stderr);
@@ -263,28 +263,28 @@ fn the_record_is_on_disk_before_the_program_runs() {
             state["tree"]["root"]["pid"].is_u64(),
             "the root's identity is not on record, under {setting}: {state}"
         );
-        receipt(&lab.path("spec")).expect("spec.json is whole");
+        receipt(&env.path("spec")).expect("spec.json is whole");
     }
 }
 
 #[test]
 fn records_are_closed_to_other_users() {
     use std::os::unix::fs::PermissionsExt;
-    let lab = TestEnv::as_me();
-    lab.run().command(["true"]).finish();
+    let env = TestEnv::as_me();
+    env.run().command(["true"]).finish();
     let mode = |path: &std::path::Path| fs::metadata(path).expect("it is there").permissions().mode() & 0o077;
-    assert_eq!(mode(&lab.home()), 0);
+    assert_eq!(mode(&env.home()), 0);
 }
 
 #[test]
 fn signal_is_what_is_sent_first() {
     for setting in Setting::all() {
         for signal in ["INT", "SIGINT", "int", "2"] {
-            let lab = TestEnv::with(setting);
-            let file = lab.path("receipt.json");
+            let env = TestEnv::with(setting);
+            let file = env.path("receipt.json");
             let options = ["--contain", setting.contain.word(), "--signal", signal, "--grace", "20s"];
             // Without `set -m` the shell's background jobs would ignore INT and use up the grace.
-            let quell = lab.run().wrapped(UNIGNORED).args(options).args(["--receipt", utf8(&file)]).script(
+            let quell = env.run().wrapped(UNIGNORED).args(options).args(["--receipt", utf8(&file)]).script(
                 "set -m; trap 'echo got INT; exit 7' INT; trap '' TERM; echo ready >$QUELL_TEST_READY; \
                  while :; do sleep 1 & wait $!; done",
             );
@@ -302,9 +302,9 @@ fn signal_is_what_is_sent_first() {
 #[test]
 fn every_ending_signal_to_the_front_starts_a_stop() {
     for signal in ["INT", "TERM", "HUP", "QUIT"] {
-        let lab = TestEnv::as_me();
-        let file = lab.path("receipt.json");
-        let quell = lab.run().args(["--grace", "20s", "--receipt", utf8(&file)]).actor("setsid", None);
+        let env = TestEnv::as_me();
+        let file = env.path("receipt.json");
+        let quell = env.run().args(["--grace", "20s", "--receipt", utf8(&file)]).actor("setsid", None);
         let mut running = quell.wrapped(UNIGNORED).start();
         running.wait_ready().expect("ready");
         running.front.signal(signal);
@@ -312,15 +312,15 @@ fn every_ending_signal_to_the_front_starts_a_stop() {
         let receipt = receipt(&file).expect("a receipt");
         assert_eq!(cause(&receipt), "user", "{signal}");
         assert_eq!(text(&receipt["actor"]["signal"]), signal, "{receipt:#}");
-        assert_eq!(lab.leftovers(), Vec::<String>::new(), "{signal}");
+        assert_eq!(env.leftovers(), Vec::<String>::new(), "{signal}");
     }
 }
 
 #[test]
 fn the_number_of_processes_can_be_limited_or_is_refused() {
     for setting in Setting::all() {
-        let lab = TestEnv::with(setting);
-        let quell = lab.run().args(["--contain", setting.contain.word(), "--limit-procs", "10"]);
+        let env = TestEnv::with(setting);
+        let quell = env.run().args(["--contain", setting.contain.word(), "--limit-procs", "10"]);
         let done =
             quell.sh("for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do sleep 20 & done; wait").finish();
         if done.code() == Some(125) {
@@ -333,17 +333,17 @@ fn the_number_of_processes_can_be_limited_or_is_refused() {
                 done.stderr
             );
         }
-        assert_eq!(lab.leftovers(), Vec::<String>::new(), "{setting}");
+        assert_eq!(env.leftovers(), Vec::<String>::new(), "{setting}");
     }
 }
 
 #[test]
 fn doctor_says_what_this_host_can_do() {
-    let lab = TestEnv::as_me();
-    let done = lab.quell("doctor").finish();
+    let env = TestEnv::as_me();
+    let done = env.quell("doctor").finish();
     assert!(matches!(done.code(), Some(0 | 1)), "{}: {}", done.status, done.stderr);
     assert!(done.stdout.contains("cgroup") && done.stdout.contains("kernel"), "{}", done.stdout);
-    let envelope = lab.quell("doctor").args(["--json"]).finish().envelope();
+    let envelope = env.quell("doctor").args(["--json"]).finish().envelope();
     assert_eq!(
         (&envelope["ok"], &envelope["type"]),
         (&Value::Bool(true), &Value::from("doctor")),
@@ -353,9 +353,9 @@ fn doctor_says_what_this_host_can_do() {
 
 #[test]
 fn doctor_exits_with_1_where_only_the_weakest_containment_is_there() {
-    let lab = TestEnv::new(User::Ordinary);
+    let env = TestEnv::new(User::Ordinary);
     let strongest = Contain::Cgroup.available(User::Ordinary).is_ok() && !am_root();
-    let done = lab.quell("doctor").finish();
+    let done = env.quell("doctor").finish();
     let pidns = Contain::Pidns.available(User::Ordinary).is_ok();
     let wanted = if strongest || pidns { 0 } else { 1 };
     assert_eq!(done.code(), Some(wanted), "{}", done.stdout);
@@ -368,8 +368,8 @@ fn doctor_promises_nothing_where_no_job_can_run() {
     if !am_root() || !can.is_ok_and(|status| status.success()) {
         return skip("doctor_promises_nothing_where_no_job_can_run", "needs root for a mount");
     }
-    let lab = TestEnv::new(User::Root);
-    let done = lab.quell("doctor").wrapped(hidden).args(["--json"]).finish();
+    let env = TestEnv::new(User::Root);
+    let done = env.quell("doctor").wrapped(hidden).args(["--json"]).finish();
     let data = &done.envelope()["data"];
     assert_eq!(done.code(), Some(1), "{data:#}");
     assert_eq!((&data["auto"], &data["containments"]), (&serde_json::Value::Null, &serde_json::json!([])));

@@ -6,20 +6,20 @@ use quell_tests::{UNIGNORED, host::Setting, test_env::TestEnv};
 
 /// The descriptors that the actor saw, with and without quell, under the same redirections.
 fn descriptors(setting: Setting, redirections: &str) -> (String, String) {
-    let lab = TestEnv::with(setting);
-    lab.write("in", "");
-    lab.write("out", "");
-    lab.write("err", "");
-    let actor = lab.actor_path().display().to_string();
+    let env = TestEnv::with(setting);
+    env.write("in", "");
+    env.write("out", "");
+    env.write("err", "");
+    let actor = env.actor_path().display().to_string();
     let exec = format!(r#"exec "$@" {redirections}"#);
-    let fds = |file: &str| [actor.as_str(), "fds", lab.oracle.token(), file].map(String::from);
-    let quell = lab.run().wrapped(["sh", "-c", &exec, "sh"]).args(["--contain", setting.contain.word()]);
+    let fds = |file: &str| [actor.as_str(), "fds", env.oracle.token(), file].map(String::from);
+    let quell = env.run().wrapped(["sh", "-c", &exec, "sh"]).args(["--contain", setting.contain.word()]);
     let done = quell.command(fds("with")).finish();
     assert_eq!(done.code(), Some(0), "{redirections} under {setting}: {}", done.stderr);
-    let words: Vec<String> = lab.user().prefix().into_iter().chain(fds("without")).collect();
-    let plain = Command::new("sh").args(["-c", &exec, "sh"]).args(&words).current_dir(lab.dir()).status();
+    let words: Vec<String> = env.user().prefix().into_iter().chain(fds("without")).collect();
+    let plain = Command::new("sh").args(["-c", &exec, "sh"]).args(&words).current_dir(env.dir()).status();
     assert!(plain.is_ok_and(|status| status.success()));
-    let read = |name: &str| fs::read_to_string(lab.path(name)).expect("the actor's list");
+    let read = |name: &str| fs::read_to_string(env.path(name)).expect("the actor's list");
     (read("with"), read("without"))
 }
 
@@ -50,42 +50,42 @@ fn a_descriptor_that_the_caller_passes_on_arrives() {
     }
 }
 
-/// What a bash script in the lab prints.
-fn bash(lab: &TestEnv, script: &str) -> String {
+/// What a bash script in the environment prints.
+fn bash(env: &TestEnv, script: &str) -> String {
     let mut bash = Command::new("bash");
-    bash.args(["-c", script]).env("QUELL_HOME", lab.home()).current_dir(lab.dir());
+    bash.args(["-c", script]).env("QUELL_HOME", env.home()).current_dir(env.dir());
     String::from_utf8_lossy(&bash.output().expect("bash").stdout).into_owned()
 }
 
 #[test]
 fn a_pipeline_works() {
-    let lab = TestEnv::as_me();
-    let quell = lab.quell_path().display().to_string();
+    let env = TestEnv::as_me();
+    let quell = env.quell_path().display().to_string();
     let said = bash(
-        &lab,
+        &env,
         &format!("seq 100000 | {quell} run -- cat | {quell} run -- wc -l; echo ${{PIPESTATUS[*]}}"),
     );
     assert_eq!(said, "100000\n0 0 0\n");
-    assert_eq!(lab.leftovers(), Vec::<String>::new());
+    assert_eq!(env.leftovers(), Vec::<String>::new());
 }
 
 #[test]
 fn a_reader_that_leaves_ends_the_writer_as_without_quell() {
-    let lab = TestEnv::as_me();
-    let quell = lab.quell_path().display().to_string();
-    let said = bash(&lab, &format!("{quell} run -- yes | head -1; echo ${{PIPESTATUS[0]}}"));
+    let env = TestEnv::as_me();
+    let quell = env.quell_path().display().to_string();
+    let said = bash(&env, &format!("{quell} run -- yes | head -1; echo ${{PIPESTATUS[0]}}"));
     // 128 + SIGPIPE: yes died of it, as it does alone.
     assert_eq!(said, "y\n141\n");
-    assert_eq!(lab.leftovers(), Vec::<String>::new());
+    assert_eq!(env.leftovers(), Vec::<String>::new());
 }
 
 #[test]
 fn stdin_reaches_the_program_to_the_last_byte() {
     for setting in Setting::all() {
-        let lab = TestEnv::with(setting);
+        let env = TestEnv::with(setting);
         let text: String = (0..20_000).map(|n| format!("{n}\n")).collect();
-        let input = lab.write("input", &text);
-        let quell = lab.run().args(["--contain", setting.contain.word()]);
+        let input = env.write("input", &text);
+        let quell = env.run().args(["--contain", setting.contain.word()]);
         let done = quell.stdin(File::open(input).expect("input")).command(["cat"]).finish();
         assert_eq!(done.code(), Some(0), "{}", done.stderr);
         assert!(done.stdout == text, "under {setting}: {} of {} bytes", done.stdout.len(), text.len());
@@ -94,15 +94,15 @@ fn stdin_reaches_the_program_to_the_last_byte() {
 
 #[test]
 fn what_the_program_leaves_in_stdin_is_the_callers() {
-    let lab = TestEnv::as_me();
-    let quell = lab.quell_path().display().to_string();
-    let input = lab.write("input", "one\ntwo\n");
+    let env = TestEnv::as_me();
+    let quell = env.quell_path().display().to_string();
+    let input = env.write("input", "one\ntwo\n");
     let script = format!("{quell} run -- sh -c 'read line; echo got $line'; read line; echo left $line");
     let output = Command::new("bash")
         .args(["-c", &script])
         .stdin(File::open(input).expect("input"))
-        .env("QUELL_HOME", lab.home())
-        .current_dir(lab.dir())
+        .env("QUELL_HOME", env.home())
+        .current_dir(env.dir())
         .output()
         .expect("bash");
     assert_eq!(String::from_utf8_lossy(&output.stdout), "got one\nleft two\n");
@@ -110,18 +110,18 @@ fn what_the_program_leaves_in_stdin_is_the_callers() {
 
 #[test]
 fn a_pipe_holder_does_not_keep_the_reader_waiting() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     // `finish` does not wait for as long as the sleep.
-    let done = lab.run().script("sleep $N & echo said").finish();
+    let done = env.run().script("sleep $N & echo said").finish();
     assert_eq!((done.code(), &*done.stdout), (Some(0), "said\n"), "{}", done.stderr);
 }
 
 #[test]
 fn the_program_starts_with_no_signal_blocked_or_ignored() {
     for setting in Setting::all() {
-        let lab = TestEnv::with(setting);
+        let env = TestEnv::with(setting);
         let quell =
-            lab.run().args(["--contain", setting.contain.word()]).command(["cat", "/proc/self/status"]);
+            env.run().args(["--contain", setting.contain.word()]).command(["cat", "/proc/self/status"]);
         let done = quell.wrapped(UNIGNORED).finish();
         for name in ["SigBlk:\t", "SigIgn:\t"] {
             let set = done.stdout.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("none");
@@ -134,10 +134,10 @@ fn the_program_starts_with_no_signal_blocked_or_ignored() {
 
 #[test]
 fn writing_to_stderr_is_not_delayed_or_mixed() {
-    let lab = TestEnv::as_me();
-    let file = lab.path("both");
+    let env = TestEnv::as_me();
+    let file = env.path("both");
     let both = File::create(&file).expect("a file");
-    let done = lab.run().stdout(both).sh("for i in 1 2 3; do echo out $i; done").finish();
+    let done = env.run().stdout(both).sh("for i in 1 2 3; do echo out $i; done").finish();
     assert_eq!(done.code(), Some(0));
     let mut more = File::options().append(true).open(&file).expect("the file");
     writeln!(more, "after").expect("write");

@@ -62,10 +62,10 @@ fn forge(job: &Background<'_>, name: &str, change: impl FnOnce(&mut Value)) {
     fs::write(&path, value.to_string()).expect("a forged record");
 }
 
-fn nap(lab: &TestEnv) -> Background<'_> {
-    lab.start()
+fn nap(env: &TestEnv) -> Background<'_> {
+    env.start()
         .args(["--contain", "reaper", "--grace", "100ms"])
-        .command(["sleep", &lab.oracle.nap()])
+        .command(["sleep", &env.oracle.nap()])
         .begin()
 }
 
@@ -82,9 +82,9 @@ fn open_up(path: &Path, mode: u32) {
 }
 
 /// The path of a job's socket, with every door to it open.
-fn open_socket(lab: &TestEnv, job: &Background<'_>) -> PathBuf {
+fn open_socket(env: &TestEnv, job: &Background<'_>) -> PathBuf {
     let socket = job.dir().join("control.sock");
-    for dir in [lab.home(), lab.home().join("jobs"), job.dir()] {
+    for dir in [env.home(), env.home().join("jobs"), job.dir()] {
         open_up(&dir, 0o755);
     }
     open_up(&socket, 0o666);
@@ -97,9 +97,9 @@ fn a_client_of_another_user_is_not_heard() {
     if !am_root() {
         return skip(name, "needs root to be two users");
     }
-    let lab = TestEnv::new(User::Root);
-    let job = nap(&lab);
-    let socket = open_socket(&lab, &job);
+    let env = TestEnv::new(User::Root);
+    let job = nap(&env);
+    let socket = open_socket(&env, &job);
     let script = r#"use IO::Socket::UNIX; $SIG{PIPE} = "IGNORE"; my $s = IO::Socket::UNIX->new(Peer => $ARGV[0]) or die "refused";
         print "connected\n"; $s->print(qq({"stop":{"kill":true,"grace":null,"reason":null}}\n)); $s->flush; print <$s>;"#;
     let out =
@@ -107,12 +107,12 @@ fn a_client_of_another_user_is_not_heard() {
     // It got as far as the keeper, which hung up.
     assert_eq!(String::from_utf8_lossy(&out.stdout), "connected\n", "{out:?}");
     // Answered after that one was dealt with.
-    let tree = lab.quell("tree").args([&job.id]).finish();
+    let tree = env.quell("tree").args([&job.id]).finish();
     assert_eq!(tree.code(), Some(0), "{}", tree.stderr);
     assert_eq!(job.state(), "running");
     // Root may: the same words by the same program.
     let out = Command::new("perl").args(["-e", script]).arg(&socket).output().expect("perl");
-    assert_eq!(String::from_utf8_lossy(&out.stdout), "connected\n\"heard\"\n", "{out:?}");
+    assert_eq!(String::from_utf8_lossy(&out.stdout), "connected\n\"accepted\"\n", "{out:?}");
     assert!(job.wait_over(PATIENCE));
 }
 
@@ -122,9 +122,9 @@ fn a_socket_that_another_user_put_in_place_is_not_believed() {
     if !am_root() {
         return skip(name, "needs root to be two users");
     }
-    let lab = TestEnv::new(User::Root);
-    let job = nap(&lab);
-    let socket = open_socket(&lab, &job);
+    let env = TestEnv::new(User::Root);
+    let job = nap(&env);
+    let socket = open_socket(&env, &job);
     let hidden = job.dir().join("real.sock");
     fs::rename(&socket, &hidden).expect("the socket hidden");
     open_up(&job.dir(), 0o777);
@@ -135,7 +135,7 @@ fn a_socket_that_another_user_put_in_place_is_not_believed() {
     let mut said = [0; 3];
     server.stdout.as_mut().expect("its output").read_exact(&mut said).expect("it is up");
     open_up(&socket, 0o666);
-    let done = lab.quell("signal").args([job.id.as_str(), "USR1"]).finish();
+    let done = env.quell("signal").args([job.id.as_str(), "USR1"]).finish();
     server.kill().and_then(|()| server.wait()).expect("ours");
     let mut heard = String::new();
     server.stdout.take().expect("its output").read_to_string(&mut heard).expect("its output");
@@ -156,8 +156,8 @@ fn memory(process: &Process, field: &str) -> u64 {
 
 #[test]
 fn clients_that_say_nothing_too_much_or_never_listen_do_not_keep_a_stop_out() {
-    let lab = TestEnv::as_me();
-    let job = nap(&lab);
+    let env = TestEnv::as_me();
+    let job = nap(&env);
     let keeper = job.process("keeper").expect("a keeper");
     let socket = job.dir().join("control.sock");
     let connect = || UnixStream::connect(&socket).expect("a connection");
@@ -171,7 +171,7 @@ fn clients_that_say_nothing_too_much_or_never_listen_do_not_keep_a_stop_out() {
     held.extend((0..20).map(|_| {
         let mut deaf = connect();
         deaf.set_nonblocking(true).expect("nonblocking");
-        while deaf.write(b"\"look\"\n").is_ok() {}
+        while deaf.write(b"\"list_members\"\n").is_ok() {}
         deaf
     }));
     // A line of 100 MB is cut off long before its end.
@@ -180,7 +180,7 @@ fn clients_that_say_nothing_too_much_or_never_listen_do_not_keep_a_stop_out() {
     let written = (0..100).take_while(|_| endless.write_all(&chunk).is_ok()).count();
     assert!(written < 100, "all of it was taken");
     for _ in 0..3 {
-        let done = lab.quell("tree").args([&job.id]).finish();
+        let done = env.quell("tree").args([&job.id]).finish();
         assert_eq!(done.code(), Some(0), "{}", done.stderr);
     }
     assert!(memory(&keeper, "VmHWM") < 96 * 1024, "{} kB", memory(&keeper, "VmHWM"));
@@ -193,13 +193,13 @@ fn clients_that_say_nothing_too_much_or_never_listen_do_not_keep_a_stop_out() {
 
 #[test]
 fn clients_leave_the_keeper_the_descriptors_that_a_stop_needs() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     let limited = ["bash", "-c", "ulimit -n 64; exec \"$@\"", "bash"];
     let script = "i=0; while [ $i -lt 60 ]; do sleep $N & i=$((i+1)); done; echo up; wait";
     let options = ["--ready-log", "up", "--wait-ready", "10s", "--grace", "1s"];
-    let start = lab.start().wrapped(limited).env("N", lab.oracle.nap()).args(options);
+    let start = env.start().wrapped(limited).env("N", env.oracle.nap()).args(options);
     let job = start.sh(script).begin();
-    let mut waiting = lab.quell("wait").args([&job.id]).start();
+    let mut waiting = env.quell("wait").args([&job.id]).start();
     let socket = job.dir().join("control.sock");
     let held: Vec<UnixStream> =
         (0..80).map(|_| UnixStream::connect(&socket).expect("a connection")).collect();
@@ -218,8 +218,8 @@ fn clients_leave_the_keeper_the_descriptors_that_a_stop_needs() {
 
 #[test]
 fn a_keeper_that_was_stopped_with_a_full_queue_is_woken_and_the_job_stopped() {
-    let lab = TestEnv::as_me();
-    let job = nap(&lab);
+    let env = TestEnv::as_me();
+    let job = nap(&env);
     let stopped = ["standby", "keeper"].map(|role| job.process(role).expect("a kept job"));
     stopped.iter().for_each(|process| assert!(process.signal("STOP")));
     let socket = job.dir().join("control.sock");
@@ -250,8 +250,8 @@ fn a_keeper_that_was_stopped_with_a_full_queue_is_woken_and_the_job_stopped() {
 fn a_record_that_names_a_stranger_as_the_root_kills_no_process() {
     // The session that a record claims, whether the stranger leads one of its own.
     for (session, leads) in [("shared", true), ("own", false)] {
-        let lab = TestEnv::as_me();
-        let job = nap(&lab);
+        let env = TestEnv::as_me();
+        let job = nap(&env);
         let stranger = Stranger::new();
         let mut follower = Command::new("sleep").arg("60").spawn().expect("sleep");
         let other = Process::now(follower.id()).expect("ours");
@@ -261,7 +261,7 @@ fn a_record_that_names_a_stranger_as_the_root_kills_no_process() {
             let follower = json!({ "pid": other.pid, "start": other.start });
             state["tree"]["root"] = if leads { stranger.json() } else { follower };
         });
-        let swept = lab.quell("sweep").args(["--json"]).finish();
+        let swept = env.quell("sweep").args(["--json"]).finish();
         let untouched = stranger.is_untouched() && other.is_alive() && other.state() != Some('T');
         follower.kill().and_then(|()| follower.wait()).expect("ours");
         assert!(untouched, "{session}: {}", swept.stdout);
@@ -270,8 +270,8 @@ fn a_record_that_names_a_stranger_as_the_root_kills_no_process() {
 
 #[test]
 fn a_record_whose_marker_is_in_every_environment_kills_no_process() {
-    let lab = TestEnv::as_me();
-    let job = nap(&lab);
+    let env = TestEnv::as_me();
+    let job = nap(&env);
     let stranger = Stranger::new();
     job.lose();
     // What is older than the root is left alone anyway.
@@ -279,11 +279,11 @@ fn a_record_whose_marker_is_in_every_environment_kills_no_process() {
     // Only the stranger has it: otherwise a failure of this test would kill every process.
     let environment = fs::read(format!("/proc/{}/environ", stranger.process.pid)).expect("its environment");
     assert!(!environment.is_empty());
-    let marked = Command::new("setsid").args(["sleep", "60"]).env("FORGED", lab.oracle.token()).spawn();
+    let marked = Command::new("setsid").args(["sleep", "60"]).env("FORGED", env.oracle.token()).spawn();
     let mut marked = marked.expect("setsid");
     let process = Process::now(marked.id()).expect("ours");
-    forge(&job, "spec.json", |spec| spec["marker"] = json!(format!("FORGED={}", lab.oracle.token())));
-    let swept = lab.quell("sweep").args(["--json"]).finish();
+    forge(&job, "spec.json", |spec| spec["marker"] = json!(format!("FORGED={}", env.oracle.token())));
+    let swept = env.quell("sweep").args(["--json"]).finish();
     let alive = process.is_alive() && process.state() != Some('T');
     marked.kill().and_then(|()| marked.wait()).expect("ours");
     assert!(alive && stranger.is_untouched(), "{}", swept.stdout);
@@ -291,23 +291,23 @@ fn a_record_whose_marker_is_in_every_environment_kills_no_process() {
 
 #[test]
 fn a_record_that_names_what_only_looks_like_a_cgroup_reaches_no_process_through_it() {
-    let lab = TestEnv::as_me();
-    let job = nap(&lab);
+    let env = TestEnv::as_me();
+    let job = nap(&env);
     job.lose();
-    let fake = lab.path("fake").join(format!("quell-{}", job.id));
-    let precious = lab.write("precious", "precious");
+    let fake = env.path("fake").join(format!("quell-{}", job.id));
+    let precious = env.write("precious", "precious");
     fs::create_dir_all(&fake).expect("a directory");
     for name in ["cgroup.kill", "pids.max", "cgroup.freeze"] {
         std::os::unix::fs::symlink(&precious, fake.join(name)).expect("a link");
     }
     fs::write(fake.join("cgroup.events"), "populated 0\n").expect("a file");
     fs::write(fake.join("cgroup.procs"), "1\n").expect("a file");
-    let around = lab.path("fake/../fake").join(format!("quell-{}", job.id));
+    let around = env.path("fake/../fake").join(format!("quell-{}", job.id));
     forge(&job, "state.jsonl", |state| {
         state["tree"]["cgroup"] = json!(around);
         state["tree"]["containment"] = json!("cgroup");
     });
-    let swept = lab.quell("sweep").args(["--json"]).finish();
+    let swept = env.quell("sweep").args(["--json"]).finish();
     assert_eq!(fs::read_to_string(&precious).expect("precious"), "precious", "{}", swept.stdout);
     assert!(fake.exists(), "{}", swept.stdout);
     assert_eq!(swept.code(), Some(5), "nothing of that proves anything: {}", swept.stdout);
@@ -315,8 +315,8 @@ fn a_record_that_names_what_only_looks_like_a_cgroup_reaches_no_process_through_
 
 #[test]
 fn a_job_that_takes_the_place_of_its_socket_and_names_a_stranger_as_its_keeper_gets_no_process_killed() {
-    let lab = TestEnv::as_me();
-    let job = nap(&lab);
+    let env = TestEnv::as_me();
+    let job = nap(&env);
     let stranger = Stranger::new();
     let socket = job.dir().join("control.sock");
     fs::remove_file(&socket).expect("the socket removed");
@@ -331,7 +331,7 @@ fn a_job_that_takes_the_place_of_its_socket_and_names_a_stranger_as_its_keeper_g
     assert!(stranger.is_untouched(), "{:?}: {}", done.code(), done.stderr);
     drop(silent);
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
-    assert_eq!(lab.oracle.survivors_after(PATIENCE), vec![], "{}", done.stdout);
+    assert_eq!(env.oracle.survivors_after(PATIENCE), vec![], "{}", done.stdout);
 }
 
 #[test]
@@ -340,30 +340,30 @@ fn root_does_not_sweep_what_an_ordinary_user_can_write() {
     if !am_root() {
         return skip(name, "needs root to be two users");
     }
-    let lab = TestEnv::new(User::Ordinary);
-    let job = nap(&lab);
+    let env = TestEnv::new(User::Ordinary);
+    let job = nap(&env);
     job.lose();
     let stranger = Stranger::new();
     let honest = fs::read(job.dir().join("state.jsonl")).expect("a state");
     forge(&job, "state.jsonl", |state| state["tree"]["root"] = stranger.json());
-    let before = lab.oracle.survivors();
+    let before = env.oracle.survivors();
     for words in [vec!["sweep"], vec!["stop", &job.id], vec!["list"], vec!["gc"], vec!["start", "--", "true"]]
     {
-        let mut quell = Command::new(lab.quell_path());
-        let out = quell.args(&words).env("QUELL_HOME", lab.home()).output().expect("quell");
+        let mut quell = Command::new(env.quell_path());
+        let out = quell.args(&words).env("QUELL_HOME", env.home()).output().expect("quell");
         assert!(!out.status.success(), "{words:?}: {out:?}");
         let said = String::from_utf8_lossy(&out.stderr).into_owned();
         assert!(said.contains("belongs to another user (uid 65534)"), "{words:?}: {said}");
     }
     // The library, which may be another program's: file by file.
-    let embedded = crate::library::quell(&lab);
+    let embedded = crate::library::quell(&env);
     let looked = embedded.job_with(job.id.parse().expect("an id")).stop();
     assert!(looked.is_err(), "{looked:?}");
     assert!(stranger.is_untouched());
-    assert_eq!(lab.oracle.survivors(), before);
+    assert_eq!(env.oracle.survivors(), before);
     assert!(!job.is_over(), "the user's own record is as it was");
     // Its owner may.
     fs::write(job.dir().join("state.jsonl"), honest).expect("the state back");
-    lab.quell("sweep").finish();
+    env.quell("sweep").finish();
     assert!(job.is_over() && stranger.is_untouched());
 }

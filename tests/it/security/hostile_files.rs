@@ -37,14 +37,14 @@ fn lay(trap: &str, at: &Path, victim: &Path) {
     }
 }
 
-fn ended(lab: &TestEnv) -> Background<'_> {
-    let job = lab.start().command(["echo", "said"]).begin();
+fn ended(env: &TestEnv) -> Background<'_> {
+    let job = env.start().command(["echo", "said"]).begin();
     assert!(job.wait_over(PATIENCE));
     job
 }
 
 /// Every command that reads, in little memory and in time; none may be killed by a signal.
-fn look_at_all(lab: &TestEnv, job: &Background<'_>, what: &str) {
+fn look_at_all(env: &TestEnv, job: &Background<'_>, what: &str) {
     for words in [
         vec!["list", "--all", "--json"],
         vec!["status", &job.id],
@@ -54,7 +54,7 @@ fn look_at_all(lab: &TestEnv, job: &Background<'_>, what: &str) {
         vec!["sweep"],
         vec!["gc", "--dry-run"],
     ] {
-        let quell = lab.quell(words[0]).args(&words[1..]).wrapped(SMALL);
+        let quell = env.quell(words[0]).args(&words[1..]).wrapped(SMALL);
         // `finish` gives up after a time, which is a failure.
         let done = quell.finish();
         let harmless = if words[0] == "list" { done.code() == Some(0) } else { done.code().is_some() };
@@ -74,12 +74,12 @@ fn a_trap_in_place_of_a_record_is_neither_waited_for_nor_followed() {
         "control.sock",
     ] {
         for trap in TRAPS {
-            let lab = TestEnv::as_me();
-            let victim = lab.write("victim", "precious");
-            let job = ended(&lab);
+            let env = TestEnv::as_me();
+            let victim = env.write("victim", "precious");
+            let job = ended(&env);
             lay(trap, &job.dir().join(name), &victim);
-            look_at_all(&lab, &job, &format!("{trap} for {name}"));
-            let removed = lab.quell("rm").args(["--force", &job.id]).wrapped(SMALL).finish();
+            look_at_all(&env, &job, &format!("{trap} for {name}"));
+            let removed = env.quell("rm").args(["--force", &job.id]).wrapped(SMALL).finish();
             assert_eq!(removed.code(), Some(0), "{trap} for {name}: {}", removed.stderr);
             assert!(!job.dir().exists(), "{trap} for {name}");
             assert_eq!(fs::read_to_string(&victim).expect("the victim"), "precious", "{trap} for {name}");
@@ -91,15 +91,15 @@ fn a_trap_in_place_of_a_record_is_neither_waited_for_nor_followed() {
 #[test]
 fn a_lost_job_is_not_saved_by_a_trap_in_place_of_its_state() {
     for trap in TRAPS.into_iter().filter(|trap| *trap != "directory") {
-        let lab = TestEnv::as_me();
-        let victim = lab.write("victim", "precious");
-        let nap = lab.oracle.nap();
-        let job = lab.start().args(["--contain", "reaper"]).command(["sleep", &nap]).begin();
+        let env = TestEnv::as_me();
+        let victim = env.write("victim", "precious");
+        let nap = env.oracle.nap();
+        let job = env.start().args(["--contain", "reaper"]).command(["sleep", &nap]).begin();
         job.lose();
-        assert!(!lab.oracle.survivors().is_empty(), "{trap}: no process is left to be swept");
+        assert!(!env.oracle.survivors().is_empty(), "{trap}: no process is left to be swept");
         lay(trap, &job.dir().join("state.jsonl"), &victim);
-        let done = lab.quell("sweep").wrapped(SMALL).finish();
-        assert_eq!(lab.oracle.survivors(), vec![], "{trap}: {}{}", done.stdout, done.stderr);
+        let done = env.quell("sweep").wrapped(SMALL).finish();
+        assert_eq!(env.oracle.survivors(), vec![], "{trap}: {}{}", done.stdout, done.stderr);
         assert!(job.is_over(), "{trap}: {}{}", done.stdout, done.stderr);
         assert_eq!(fs::read_to_string(&victim).expect("the victim"), "precious", "{trap}");
     }
@@ -109,17 +109,17 @@ fn a_lost_job_is_not_saved_by_a_trap_in_place_of_its_state() {
 fn a_trap_in_place_of_a_lock_or_the_index_stops_no_other_job() {
     for name in ["live", "index.db", "index.lock", "index.gate", "last-gc", "names/.lock"] {
         for trap in TRAPS.into_iter().filter(|trap| *trap != "endless") {
-            let lab = TestEnv::as_me();
-            let victim = lab.write("victim", "precious");
-            let job = ended(&lab);
+            let env = TestEnv::as_me();
+            let victim = env.write("victim", "precious");
+            let job = ended(&env);
             let place = match name {
-                "live" => lab.home().join("live").join(&job.id),
-                other => lab.home().join(other),
+                "live" => env.home().join("live").join(&job.id),
+                other => env.home().join(other),
             };
-            fs::create_dir_all(lab.home().join("names")).expect("a directory");
+            fs::create_dir_all(env.home().join("names")).expect("a directory");
             lay(trap, &place, &victim);
-            look_at_all(&lab, &job, &format!("{trap} for {name}"));
-            let other = lab.start().wrapped(SMALL).command(["true"]).finish();
+            look_at_all(&env, &job, &format!("{trap} for {name}"));
+            let other = env.start().wrapped(SMALL).command(["true"]).finish();
             assert_eq!(other.code(), Some(0), "{trap} for {name}: {}", other.stderr);
             assert_eq!(fs::read_to_string(&victim).expect("the victim"), "precious", "{trap} for {name}");
             assert!(!victim.with_extension("new").exists(), "{trap} for {name}: written through a link");
@@ -130,15 +130,15 @@ fn a_trap_in_place_of_a_lock_or_the_index_stops_no_other_job() {
 #[test]
 fn a_job_that_lays_traps_for_its_own_keeper_comes_to_its_end() {
     for trap in TRAPS {
-        let lab = TestEnv::as_me();
-        let victim = lab.write("victim", "precious");
-        let job = lab.start().args(["--grace", "100ms"]).command(["sleep", &lab.oracle.nap()]).begin();
+        let env = TestEnv::as_me();
+        let victim = env.write("victim", "precious");
+        let job = env.start().args(["--grace", "100ms"]).command(["sleep", &env.oracle.nap()]).begin();
         for name in ["state.new", "receipt.new", "events.jsonl", "receipt.json"] {
             lay(trap, &job.dir().join(name), &victim);
         }
         let done = job.stop(&[]);
         assert!(done.code().is_some(), "{trap}: {}", done.stderr);
-        assert!(lab.oracle.survivors_after(PATIENCE).is_empty(), "{trap}: a process lives");
+        assert!(env.oracle.survivors_after(PATIENCE).is_empty(), "{trap}: a process lives");
         assert_eq!(fs::read_to_string(&victim).expect("the victim"), "precious", "{trap}");
         assert!(!victim.with_extension("new").exists(), "{trap}: written through a link");
     }
@@ -146,23 +146,23 @@ fn a_job_that_lays_traps_for_its_own_keeper_comes_to_its_end() {
 
 #[test]
 fn what_is_removed_is_the_jobs_own_and_never_behind_a_link() {
-    let lab = TestEnv::as_me();
-    let outside = lab.path("outside");
+    let env = TestEnv::as_me();
+    let outside = env.path("outside");
     fs::create_dir(&outside).and_then(|()| fs::write(outside.join("file"), "precious")).expect("a directory");
     let is_whole = || fs::read_to_string(outside.join("file")).is_ok_and(|text| text == "precious");
     for verb in ["rm", "gc"] {
         let remove = |job: &Background<'_>| match verb {
-            "rm" => lab.quell("rm").args(["--force", &job.id]).finish(),
-            _ => lab.quell("gc").args(["--max-count", "0"]).finish(),
+            "rm" => env.quell("rm").args(["--force", &job.id]).finish(),
+            _ => env.quell("gc").args(["--max-count", "0"]).finish(),
         };
-        let job = ended(&lab);
+        let job = ended(&env);
         symlink(&outside, job.dir().join("link")).expect("a link");
         fs::create_dir(job.dir().join("deep")).expect("a directory");
         symlink(&outside, job.dir().join("deep/link")).expect("a link");
         let done = remove(&job);
         assert!(is_whole() && !job.dir().exists(), "{verb}: {}", done.stderr);
         // The directory itself is a link.
-        let job = ended(&lab);
+        let job = ended(&env);
         fs::remove_dir_all(job.dir()).and_then(|()| symlink(&outside, job.dir())).expect("a link");
         let done = remove(&job);
         assert!(is_whole(), "{verb}: {}", done.stderr);
@@ -171,13 +171,13 @@ fn what_is_removed_is_the_jobs_own_and_never_behind_a_link() {
 }
 
 /// The words that every command of this home answers with, and that none of them succeeds.
-fn is_refused(lab: &TestEnv, why: &str) {
+fn is_refused(env: &TestEnv, why: &str) {
     for words in [vec!["list"], vec!["sweep"], vec!["gc"], vec!["stop", "x"], vec!["start", "--", "true"]] {
-        let done = lab.quell(words[0]).args(&words[1..]).finish();
+        let done = env.quell(words[0]).args(&words[1..]).finish();
         assert!(!matches!(done.code(), Some(0)), "{words:?}: {}", done.stdout);
         assert!(done.stderr.contains(why), "{words:?}: {}", done.stderr);
     }
-    let done = lab.run().command(["true"]).finish();
+    let done = env.run().command(["true"]).finish();
     assert_eq!(done.code(), Some(125), "{}", done.stderr);
     assert!(done.stderr.contains(why), "{}", done.stderr);
 }
@@ -185,25 +185,25 @@ fn is_refused(lab: &TestEnv, why: &str) {
 #[test]
 fn a_home_that_others_can_write_is_refused() {
     for user in User::all() {
-        let lab = TestEnv::new(user);
-        assert_eq!(lab.run().command(["true"]).finish().code(), Some(0));
+        let env = TestEnv::new(user);
+        assert_eq!(env.run().command(["true"]).finish().code(), Some(0));
         for mode in [0o777, 0o1777, 0o770, 0o702] {
-            fs::set_permissions(lab.home(), fs::Permissions::from_mode(mode)).expect("chmod");
-            is_refused(&lab, "others can write there");
+            fs::set_permissions(env.home(), fs::Permissions::from_mode(mode)).expect("chmod");
+            is_refused(&env, "others can write there");
         }
-        fs::set_permissions(lab.home(), fs::Permissions::from_mode(0o755)).expect("chmod");
-        assert_eq!(lab.quell("list").finish().code(), Some(0));
+        fs::set_permissions(env.home(), fs::Permissions::from_mode(0o755)).expect("chmod");
+        assert_eq!(env.quell("list").finish().code(), Some(0));
     }
 }
 
 #[test]
 fn an_empty_home_that_others_can_write_is_closed_to_them() {
-    let lab = TestEnv::as_me();
-    fs::create_dir(lab.home()).expect("a home");
-    fs::set_permissions(lab.home(), fs::Permissions::from_mode(0o1777)).expect("chmod");
-    assert_eq!(lab.quell("list").finish().code(), Some(0));
-    ended(&lab);
-    assert_eq!(fs::metadata(lab.home()).expect("a home").permissions().mode() & 0o7777, 0o700);
+    let env = TestEnv::as_me();
+    fs::create_dir(env.home()).expect("a home");
+    fs::set_permissions(env.home(), fs::Permissions::from_mode(0o1777)).expect("chmod");
+    assert_eq!(env.quell("list").finish().code(), Some(0));
+    ended(&env);
+    assert_eq!(fs::metadata(env.home()).expect("a home").permissions().mode() & 0o7777, 0o700);
 }
 
 #[test]
@@ -213,23 +213,23 @@ fn a_home_of_another_users_or_behind_another_users_link_is_refused() {
         return skip(name, "needs root to be two users");
     }
     for (user, other) in [(User::Root, NOBODY), (User::Ordinary, 0)] {
-        let lab = TestEnv::new(user);
-        fs::create_dir(lab.home()).expect("a home");
-        chown(lab.home(), Some(other), Some(other)).expect("chown");
-        is_refused(&lab, &format!("belongs to another user (uid {other})"));
-        fs::remove_dir(lab.home()).expect("rmdir");
+        let env = TestEnv::new(user);
+        fs::create_dir(env.home()).expect("a home");
+        chown(env.home(), Some(other), Some(other)).expect("chown");
+        is_refused(&env, &format!("belongs to another user (uid {other})"));
+        fs::remove_dir(env.home()).expect("rmdir");
     }
     // Nor is one made in a stranger's directory, as by `sudo -E`.
-    let lab = TestEnv::new(User::Root);
-    chown(lab.dir(), Some(NOBODY), Some(NOBODY)).expect("chown");
-    is_refused(&lab, "belongs to another user (uid 65534)");
-    assert!(!lab.home().exists());
-    let lab = TestEnv::new(User::Root);
-    let own = lab.path("own");
-    fs::create_dir(&own).and_then(|()| symlink(&own, lab.home())).expect("a link");
-    assert_eq!(lab.run().command(["true"]).finish().code(), Some(0), "a link of one's own");
-    std::os::unix::fs::lchown(lab.home(), Some(NOBODY), Some(NOBODY)).expect("lchown");
-    is_refused(&lab, "belongs to another user (uid 65534)");
+    let env = TestEnv::new(User::Root);
+    chown(env.dir(), Some(NOBODY), Some(NOBODY)).expect("chown");
+    is_refused(&env, "belongs to another user (uid 65534)");
+    assert!(!env.home().exists());
+    let env = TestEnv::new(User::Root);
+    let own = env.path("own");
+    fs::create_dir(&own).and_then(|()| symlink(&own, env.home())).expect("a link");
+    assert_eq!(env.run().command(["true"]).finish().code(), Some(0), "a link of one's own");
+    std::os::unix::fs::lchown(env.home(), Some(NOBODY), Some(NOBODY)).expect("lchown");
+    is_refused(&env, "belongs to another user (uid 65534)");
 }
 
 #[test]
@@ -238,9 +238,9 @@ fn a_quell_with_more_rights_than_its_caller_refuses_to_run() {
     if !am_root() {
         return skip(name, "needs root to make a set-user-id program");
     }
-    let lab = TestEnv::new(User::Ordinary);
+    let env = TestEnv::new(User::Ordinary);
     let raised = |program: &Path, mode: u32| {
-        let copy = lab.fresh("raised");
+        let copy = env.fresh("raised");
         copy_program(program, &copy);
         chown(&copy, Some(0), Some(0)).expect("chown");
         fs::set_permissions(&copy, fs::Permissions::from_mode(mode)).expect("chmod");
@@ -249,7 +249,7 @@ fn a_quell_with_more_rights_than_its_caller_refuses_to_run() {
     let prefix = User::Ordinary.prefix();
     let call = |program: &Path, words: &[&str]| {
         let mut command = Command::new(&prefix[0]);
-        command.args(&prefix[1..]).arg(program).args(words).env("QUELL_HOME", lab.home());
+        command.args(&prefix[1..]).arg(program).args(words).env("QUELL_HOME", env.home());
         command.output().expect("setpriv")
     };
     let id = raised(Path::new("/usr/bin/id"), 0o4755);
@@ -257,24 +257,24 @@ fn a_quell_with_more_rights_than_its_caller_refuses_to_run() {
         return skip(name, "the temporary directory is mounted without set-user-id programs");
     }
     for (mode, how) in [(0o4755, "set-user-id"), (0o2755, "set-group-id")] {
-        let quell = raised(&lab.quell_path(), mode);
+        let quell = raised(&env.quell_path(), mode);
         for words in [vec!["run", "--", "touch", "done"], vec!["list"], vec!["doctor"], vec!["--help"]] {
             let out = call(&quell, &words);
             assert_eq!(out.status.code(), Some(125), "{words:?}: {out:?}");
             assert!(String::from_utf8_lossy(&out.stderr).contains(how), "{words:?}: {out:?}");
         }
     }
-    let out = call(&lab.quell_path(), &["list"]);
+    let out = call(&env.quell_path(), &["list"]);
     assert_eq!(out.status.code(), Some(0), "{out:?}");
 }
 
 #[test]
 fn what_an_environment_file_holds_is_in_no_environment_of_quells_own() {
-    let lab = TestEnv::as_me();
-    let secret = format!("kept-{}", lab.oracle.token());
-    let variables = lab.write("variables", &format!("TOKEN={secret}\n"));
-    let program = ["sh", "-c", "echo $TOKEN; exec sleep $0", &lab.oracle.nap()];
-    let job = lab.start().args(["--env-file", variables.to_str().expect("a path")]).command(program).begin();
+    let env = TestEnv::as_me();
+    let secret = format!("kept-{}", env.oracle.token());
+    let variables = env.write("variables", &format!("TOKEN={secret}\n"));
+    let program = ["sh", "-c", "echo $TOKEN; exec sleep $0", &env.oracle.nap()];
+    let job = env.start().args(["--env-file", variables.to_str().expect("a path")]).command(program).begin();
     assert!(quell_tests::eventually(PATIENCE, || job.output("stdout").contains(&secret)), "not given");
     for role in ["keeper", "standby"] {
         let process = job.process(role).expect("a kept job");

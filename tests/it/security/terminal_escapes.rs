@@ -26,13 +26,13 @@ fn is_harmless(what: &str, done: &Finished) {
 }
 
 /// The same command line in a terminal of its own: everything that it wrote there.
-fn on_a_terminal(lab: &TestEnv, quell: &Quell<'_>) -> String {
-    let file = lab.fresh("typescript");
+fn on_a_terminal(env: &TestEnv, quell: &Quell<'_>) -> String {
+    let file = env.fresh("typescript");
     let quoted = |word: &std::ffi::OsString| format!("'{}'", word.to_string_lossy().replace('\'', r"'\''"));
     let words: Vec<String> = quell.words().iter().map(quoted).collect();
     let mut script = Command::new("script");
-    script.args(["-qec", &words.join(" ")]).arg(&file).current_dir(lab.dir());
-    script.env("QUELL_HOME", lab.home()).env("HOME", lab.dir()).env("TERM", "xterm").env_remove("NO_COLOR");
+    script.args(["-qec", &words.join(" ")]).arg(&file).current_dir(env.dir());
+    script.env("QUELL_HOME", env.home()).env("HOME", env.dir()).env("TERM", "xterm").env_remove("NO_COLOR");
     script.output().expect("script(1)");
     let text = String::from_utf8_lossy(&fs::read(&file).expect("what was written")).into_owned();
     // script's own first and last line, and what the terminal makes of a line feed.
@@ -43,7 +43,7 @@ fn on_a_terminal(lab: &TestEnv, quell: &Quell<'_>) -> String {
 
 #[test]
 fn arguments_of_every_verb_come_back_as_text() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     let verbs = [
         "run",
         "start",
@@ -72,7 +72,7 @@ fn arguments_of_every_verb_come_back_as_text() {
     ];
     for verb in verbs {
         for words in [&[HOSTILE][..], &[&format!("--{HOSTILE}")], &["--json", HOSTILE], &["--tag", HOSTILE]] {
-            is_harmless(verb, &lab.quell(verb).args(words).finish());
+            is_harmless(verb, &env.quell(verb).args(words).finish());
         }
     }
     for (verb, words) in [
@@ -85,36 +85,36 @@ fn arguments_of_every_verb_come_back_as_text() {
         ("service", ["status", HOSTILE, "--user", "--json"]),
         ("test", ["--scope", HOSTILE, "--", HOSTILE]),
     ] {
-        is_harmless(verb, &lab.quell(verb).args(words).finish());
+        is_harmless(verb, &env.quell(verb).args(words).finish());
     }
-    is_harmless("config", &lab.quell("config").args(["show"]).env("QUELL_START_CONTAIN", HOSTILE).finish());
+    is_harmless("config", &env.quell("config").args(["show"]).env("QUELL_START_CONTAIN", HOSTILE).finish());
 }
 
 #[test]
 fn a_jobs_words_come_back_as_text() {
-    let lab = TestEnv::as_me();
-    let nap = lab.oracle.nap();
+    let env = TestEnv::as_me();
+    let nap = env.oracle.nap();
     let script = format!("# {HOSTILE}\nprintf 'go %s\\n' \"$1\"; sleep {nap} & sleep {nap}");
-    let job = lab
+    let job = env
         .start()
         .args(["--tag", &format!("k={HOSTILE}"), "--ready-log", "^go"])
         .command(["sh", "-c", &script, "sh", HOSTILE])
         .begin();
     let id = job.id.as_str();
-    let waited = lab.quell("wait").args([id, "--log", "^go"]).finish();
+    let waited = env.quell("wait").args([id, "--log", "^go"]).finish();
     assert!(waited.stdout.contains("pwned"), "{}", waited.stdout);
     is_harmless("wait", &waited);
     let verbs = ["list", "status", "tree", "events"];
     let look = |verb: &str, json: bool| {
         let words = [(verb != "list").then_some(id), json.then_some("--json")];
-        lab.quell(verb).args(words.into_iter().flatten())
+        env.quell(verb).args(words.into_iter().flatten())
     };
     for verb in verbs {
         is_harmless(verb, &look(verb, false).finish());
         is_harmless(verb, &look(verb, true).finish());
     }
-    is_harmless("logs", &lab.quell("logs").args([id, "--json"]).finish());
-    let stopped = lab.quell("stop").args([id, "--reason", HOSTILE]).finish();
+    is_harmless("logs", &env.quell("logs").args([id, "--json"]).finish());
+    let stopped = env.quell("stop").args([id, "--reason", HOSTILE]).finish();
     assert!(stopped.stdout.contains("pwned"), "{}", stopped.stdout);
     is_harmless("stop", &stopped);
     assert!(job.wait_over(PATIENCE));
@@ -128,20 +128,20 @@ fn a_jobs_words_come_back_as_text() {
         // For programs nothing is lost.
         assert!(verb == "events" || done.envelope()["data"].to_string().contains('\u{202e}'), "{verb}");
     }
-    is_harmless("stats", &lab.quell("stats").args(["--by-tag", "k"]).finish());
+    is_harmless("stats", &env.quell("stats").args(["--by-tag", "k"]).finish());
 }
 
 #[test]
 fn the_account_of_a_run_is_text() {
-    let lab = TestEnv::as_me();
-    let script = format!("sleep {} # {HOSTILE}", lab.oracle.nap());
+    let env = TestEnv::as_me();
+    let script = format!("sleep {} # {HOSTILE}", env.oracle.nap());
     let run =
-        lab.run().args(["--timeout", "300ms", "--grace", "0"]).sh(&format!("({script}\n) & {script}\nwait"));
+        env.run().args(["--timeout", "300ms", "--grace", "0"]).sh(&format!("({script}\n) & {script}\nwait"));
     let done = run.finish();
     assert_eq!(done.code(), Some(124), "{}", done.stderr);
     assert!(done.stderr.contains("timed out"), "{}", done.stderr);
     is_harmless("run", &done);
-    is_harmless("run", &lab.run().command([HOSTILE]).finish());
+    is_harmless("run", &env.run().command([HOSTILE]).finish());
 }
 
 #[test]
@@ -149,8 +149,8 @@ fn on_a_terminal_only_quells_own_colors_are_added() {
     if !has_program("script") {
         return skip("on_a_terminal_only_quells_own_colors_are_added", "there is no script(1)");
     }
-    let lab = TestEnv::as_me();
-    let job = lab.start().args(["--tag", &format!("k={HOSTILE}")]).sh(&format!("exit 3 # {HOSTILE}")).begin();
+    let env = TestEnv::as_me();
+    let job = env.start().args(["--tag", &format!("k={HOSTILE}")]).sh(&format!("exit 3 # {HOSTILE}")).begin();
     assert!(job.wait_over(PATIENCE));
     for verb in ["list", "status", "tree", "events", "stats"] {
         let words: &[&str] = match verb {
@@ -158,7 +158,7 @@ fn on_a_terminal_only_quells_own_colors_are_added() {
             "stats" => &["--by-tag", "k"],
             _ => &[&job.id],
         };
-        let mut text = on_a_terminal(&lab, &lab.quell(verb).args(words));
+        let mut text = on_a_terminal(&env, &env.quell(verb).args(words));
         for own in ["\x1b[0m", "\x1b[1m", "\x1b[2m", "\x1b[31m", "\x1b[32m", "\x1b[33m"] {
             text = text.replace(own, "");
         }
@@ -171,14 +171,14 @@ fn logs_on_a_terminal_pass_colors_and_text_alone() {
     if !has_program("script") {
         return skip("logs_on_a_terminal_pass_colors_and_text_alone", "there is no script(1)");
     }
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     let said = format!("\x1b[1;32mgreen\x1b[0m\tä\n{HOSTILE}text\rmore\n\x1b]0;open\nlast\x1b[31m\n");
-    let file = lab.write("said", &said);
-    let job = lab.start().command(["cat", file.to_str().expect("a path")]).begin();
+    let file = env.write("said", &said);
+    let job = env.start().command(["cat", file.to_str().expect("a path")]).begin();
     assert!(job.wait_over(PATIENCE));
-    let logs = |options: &[&str]| lab.quell("logs").args([job.id.as_str()]).args(options);
+    let logs = |options: &[&str]| env.quell("logs").args([job.id.as_str()]).args(options);
     for options in [&[][..], &["--stdout"], &["-f"], &["--tail", "9"], &["--grep", "."]] {
-        let text = on_a_terminal(&lab, &logs(options));
+        let text = on_a_terminal(&env, &logs(options));
         for passed in ["\x1b[1;32mgreen\x1b[0m\tä\n", "text\\rmore\n", "last\x1b[31m\n"] {
             assert!(text.contains(passed), "{options:?}: {passed:?} is missing: {text:?}");
         }
@@ -189,7 +189,7 @@ fn logs_on_a_terminal_pass_colors_and_text_alone() {
         assert_eq!(obeyed(&colorless), None, "{options:?}: {text:?}");
         assert!(!text.contains("pwned") && !text.contains("cm0="), "{options:?}: {text:?}");
     }
-    assert_eq!(on_a_terminal(&lab, &logs(&["--raw"])), said, "--raw passes everything");
+    assert_eq!(on_a_terminal(&env, &logs(&["--raw"])), said, "--raw passes everything");
     // Into a pipe nothing is changed.
     for options in [&[][..], &["--stdout"], &["--raw"], &["-f"]] {
         assert_eq!(logs(options).finish().stdout, said, "{options:?}");
@@ -202,25 +202,25 @@ fn progress_is_for_terminals_alone() {
     if !has_program("script") {
         return skip("progress_is_for_terminals_alone", "there is no script(1)");
     }
-    let lab = TestEnv::as_me();
-    let deaf = format!("trap '' TERM; echo up; exec sleep {}", lab.oracle.nap());
+    let env = TestEnv::as_me();
+    let deaf = format!("trap '' TERM; echo up; exec sleep {}", env.oracle.nap());
     let begin = || {
-        let start = lab.start().args(["--name", "deaf", "--ready-log", "up", "--wait-ready", "30s"]);
+        let start = env.start().args(["--name", "deaf", "--ready-log", "up", "--wait-ready", "30s"]);
         start.args(["--grace", "4s"]).sh(&deaf).begin()
     };
     let mut job = begin();
-    let wait = || lab.quell("wait").args(["deaf", "--timeout", "3s"]);
-    let text = on_a_terminal(&lab, &wait());
+    let wait = || env.quell("wait").args(["deaf", "--timeout", "3s"]);
+    let text = on_a_terminal(&env, &wait());
     assert!(text.contains("waiting for deaf (") && text.contains("\r\x1b[K"), "{text:?}");
     let done = wait().finish();
     assert_eq!(done.code(), Some(6), "{}", done.stderr);
     assert!(!done.stderr.contains("waiting"), "{}", done.stderr);
-    let text = on_a_terminal(&lab, &lab.quell("stop").args(["deaf"]));
+    let text = on_a_terminal(&env, &env.quell("stop").args(["deaf"]));
     assert!(text.contains("stopping 1 job, 1 left (") && text.contains("0 left"), "{text:?}");
     assert!(job.wait_over(PATIENCE));
     for options in [&["--json"][..], &["--quiet"]] {
         job = begin();
-        let text = on_a_terminal(&lab, &lab.quell("stop").args(["deaf"]).args(options));
+        let text = on_a_terminal(&env, &env.quell("stop").args(["deaf"]).args(options));
         assert!(!text.contains("stopping") && !text.contains('\x1b'), "{options:?}: {text:?}");
         assert_eq!(text.is_empty(), options == ["--quiet"], "{options:?}: {text:?}");
         assert!(job.wait_over(PATIENCE));

@@ -58,11 +58,11 @@ fn every_signal_of_a_stop_goes_to_a_process_of_the_job() {
 }
 
 fn traced_stop(setting: Setting, kind: &str, arg: Option<&str>, stop: Stop) -> Result<(), String> {
-    let lab = TestEnv::with(setting);
-    let trace = lab.path("trace");
+    let env = TestEnv::with(setting);
+    let trace = env.path("trace");
     let calls = format!("trace=execve,prctl,{}", SIGNAL_CALLS.join(","));
     let strace = ["strace", "-f", "-o", "trace", "--decode-fds=pidfd", "-e", &calls];
-    let mut quell = lab.run().wrapped(strace).args(["--contain", setting.contain.word(), "--grace", "200ms"]);
+    let mut quell = env.run().wrapped(strace).args(["--contain", setting.contain.word(), "--grace", "200ms"]);
     if stop == Stop::Timeout {
         // strace makes a start slow.
         quell = quell.args(["--timeout", "1s"]);
@@ -174,14 +174,14 @@ fn every_signal_of_a_sweep_goes_to_a_process_of_the_job() {
     let cases: Vec<(Setting, &str)> = lasting.flat_map(|setting| kinds.map(|kind| (setting, kind))).collect();
     all_hold(2, &cases, |&(setting, kind)| {
         let what = |why: String| format!("{kind} under {setting}: {why}");
-        let lab = TestEnv::with(setting);
-        let _running = lose(&lab, setting, (kind, None, None)).map_err(what)?;
+        let env = TestEnv::with(setting);
+        let _running = lose(&env, setting, (kind, None, None)).map_err(what)?;
         let members: HashSet<i64> =
-            lab.oracle.survivors().iter().map(|member| i64::from(member.pid)).collect();
+            env.oracle.survivors().iter().map(|member| i64::from(member.pid)).collect();
         let calls = format!("trace={}", SIGNAL_CALLS.join(","));
         let strace = ["strace", "-f", "-o", "trace", "--decode-fds=pidfd", "-e", &calls];
-        lab.quell("sweep").wrapped(strace).finish();
-        let trace = fs::read_to_string(lab.path("trace")).map_err(|error| what(error.to_string()))?;
+        env.quell("sweep").wrapped(strace).finish();
+        let trace = fs::read_to_string(env.path("trace")).map_err(|error| what(error.to_string()))?;
         let sent: Vec<&str> =
             trace.lines().filter(|line| line.contains("SIG") && line.contains('(')).collect();
         let strange = sent.iter().filter(|line| {
@@ -213,10 +213,10 @@ fn no_bystander_is_hit_where_pids_are_reused_all_the_time() {
         done
     "#;
     for setting in Setting::all().into_iter().filter(|setting| setting.user == User::Root) {
-        let lab = TestEnv::with(setting);
-        few_pids::check_bystanders(&lab, setting.contain, script);
+        let env = TestEnv::with(setting);
+        few_pids::check_bystanders(&env, setting.contain, script);
         // PIDs may run out for a moment; most of the stops must have been real ones.
-        let codes = fs::read_to_string(lab.path("codes.out")).unwrap_or_default();
+        let codes = fs::read_to_string(env.path("codes.out")).unwrap_or_default();
         let timed_out = codes.lines().filter(|line| line.ends_with(" 124")).count();
         assert!(timed_out * 10 >= codes.lines().count() * 9, "{setting}: {codes}");
         assert!(!codes.lines().any(|line| line.ends_with(" 122")), "{setting}: not proven dead: {codes}");

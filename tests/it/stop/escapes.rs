@@ -69,7 +69,7 @@ fn is_gone_after_every_stop(actor: Actor) {
     }
     let every_other = |(at, case): (usize, Case)| {
         // The next setting has the other stops: together they have all.
-        let is_taken = repeats().is_some() || (at + at / STOPS.len()) % 2 == 0;
+        let is_taken = repeats().is_some() || (at + at / STOPS.len()).is_multiple_of(2);
         is_taken.then_some(case)
     };
     let cases: Vec<Case> = (0..repeats().unwrap_or(1))
@@ -83,11 +83,11 @@ fn is_gone_after_every_stop(actor: Actor) {
 }
 
 fn check(case: &Case) -> Result<(), String> {
-    let lab = TestEnv::with(case.setting);
-    let elsewhere = (case.actor.kind == "move-cgroup").then(|| lab.make_cgroup("elsewhere")).flatten();
+    let env = TestEnv::with(case.setting);
+    let elsewhere = (case.actor.kind == "move-cgroup").then(|| env.make_cgroup("elsewhere")).flatten();
     let arg = elsewhere.as_ref().and_then(|dir| dir.to_str()).or(case.actor.arg);
-    let receipt_file = lab.path("receipt.json");
-    let mut quell = lab
+    let receipt_file = env.path("receipt.json");
+    let mut quell = env
         .run()
         .args(["--contain", case.setting.contain.word(), "--grace", "300ms", "--receipt"])
         .args([&receipt_file]);
@@ -102,8 +102,8 @@ fn check(case: &Case) -> Result<(), String> {
         quell = quell.args(["--timeout", case.actor.timeout]);
     }
     let mut running = quell.start();
-    let stop = stop(case, &lab, &mut running)?;
-    check_end(case, &lab, running, stop, receipt_file)
+    let stop = stop(case, &env, &mut running)?;
+    check_end(case, &env, running, stop, receipt_file)
 }
 
 /// What a stop did: whether it found the job still there, and when.
@@ -112,11 +112,11 @@ struct Stopped {
     at: Instant,
 }
 
-fn stop(case: &Case, lab: &TestEnv, running: &mut Running) -> Result<Stopped, String> {
+fn stop(case: &Case, env: &TestEnv, running: &mut Running) -> Result<Stopped, String> {
     if case.stop != Stop::Timeout {
         running
             .wait_ready()
-            .map_err(|why| format!("{why}; {}; {:?}", running.stderr(), lab.oracle.survivors()))?;
+            .map_err(|why| format!("{why}; {}; {:?}", running.stderr(), env.oracle.survivors()))?;
     }
     let target = match case.stop {
         Stop::Timeout => return Ok(Stopped { in_time: true, at: Instant::now() }),
@@ -134,27 +134,27 @@ fn stop(case: &Case, lab: &TestEnv, running: &mut Running) -> Result<Stopped, St
 
 fn check_end(
     case: &Case,
-    lab: &TestEnv,
+    env: &TestEnv,
     mut running: Running,
     stopped: Stopped,
     receipt_file: PathBuf,
 ) -> Result<(), String> {
     let status = running
         .wait_exit(PATIENCE)
-        .ok_or_else(|| format!("quell did not return; {:?}; {}", lab.oracle.survivors(), running.stderr()))?;
+        .ok_or_else(|| format!("quell did not return; {:?}; {}", env.oracle.survivors(), running.stderr()))?;
     let patience = match case.stop {
         // The keeper goes on after the front's death; every other way to stop has counted before it returns.
         Stop::KillFront => after_front().saturating_sub(stopped.at.elapsed()),
         Stop::Timeout | Stop::TermFront | Stop::KillKeeper => Duration::ZERO,
     };
-    let mut alive = lab.oracle.survivors_after(patience);
+    let mut alive = env.oracle.survivors_after(patience);
     if case.stop == Stop::KillFront {
         // The tree is gone in time; its keeper still has the receipt to write, and must then go too.
-        let quell = lab.quell_path().display().to_string();
+        let quell = env.quell_path().display().to_string();
         alive.retain(|process| !process.command.starts_with(&quell));
         if alive.is_empty() {
             // With the time above less than the 30 seconds of a chain's life, of which a look at /proc may miss all else.
-            alive = lab.oracle.survivors_after(Duration::from_secs(8));
+            alive = env.oracle.survivors_after(Duration::from_secs(8));
         }
     }
     if !alive.is_empty() {
@@ -169,7 +169,7 @@ fn check_end(
     }
     // A cgroup and a record may go a moment after the last process, but only when the front is dead.
     let patience = if case.stop == Stop::KillFront { after_front() } else { Duration::ZERO };
-    let left = lab.leftovers_after(patience);
+    let left = env.leftovers_after(patience);
     if !left.is_empty() {
         return Err(format!("left behind ({status}): {left:?}; stderr: {}", running.stderr()));
     }

@@ -28,8 +28,8 @@ fn json(path: &std::path::Path) -> Value {
 fn the_root_stays_a_corpse_until_its_tree_is_gone() {
     // In a PID namespace it is its init that is pinned.
     for setting in Setting::all().into_iter().filter(|setting| setting.contain != Contain::Pidns) {
-        let lab = TestEnv::with(setting);
-        let quell = lab.start().args(["--until", "tree", "--contain", setting.contain.word()]);
+        let env = TestEnv::with(setting);
+        let quell = env.start().args(["--until", "tree", "--contain", setting.contain.word()]);
         let job = quell.args(["--grace", "300ms"]).actor("daemon-exit", None).begin();
         let root_gone = || job.events().contains(&"root_exited".to_owned());
         assert!(eventually(PATIENCE, root_gone), "{setting}: {:?}", job.events());
@@ -42,10 +42,10 @@ fn the_root_stays_a_corpse_until_its_tree_is_gone() {
 
 /// A process that carries the marker of the only job here and is not a descendant of it, such as another program may
 /// start with the job's environment.
-fn marked(lab: &TestEnv) -> Child {
-    let marker = json(&lab.records()[0].dir.join("spec.json"))["marker"].as_str().map(str::to_owned);
+fn marked(env: &TestEnv) -> Child {
+    let marker = json(&env.records()[0].dir.join("spec.json"))["marker"].as_str().map(str::to_owned);
     let mut command = Command::new("sleep");
-    let child = command.arg(lab.oracle.nap()).env("QUELL_MARK", marker.expect("a marker")).spawn();
+    let child = command.arg(env.oracle.nap()).env("QUELL_MARK", marker.expect("a marker")).spawn();
     let child = child.expect("sleep");
     let line = format!("/proc/{}/cmdline", child.id());
     let runs = || fs::read(&line).is_ok_and(|line| line.starts_with(b"sleep"));
@@ -63,15 +63,15 @@ fn killed_by_the_stop(mut running: Running, mut marked: Child) -> Option<i32> {
 }
 
 #[test]
-fn the_audit_kills_a_marked_process_outside_the_tree() {
+fn the_marker_search_kills_a_process_outside_the_tree() {
     let me = TestEnv::as_me().user();
     for setting in Setting::all().into_iter().filter(|setting| setting.user == me) {
-        let lab = TestEnv::as_me();
-        let file = lab.path("receipt.json");
-        let quell = lab.run().args(["--contain", setting.contain.word(), "--grace", "300ms"]);
+        let env = TestEnv::as_me();
+        let file = env.path("receipt.json");
+        let quell = env.run().args(["--contain", setting.contain.word(), "--grace", "300ms"]);
         let mut running = quell.args(["--receipt"]).args([&file]).actor("tree", None).start();
         running.wait_ready().expect("ready");
-        let marked = marked(&lab);
+        let marked = marked(&env);
         let pid = marked.id();
         let killed = killed_by_the_stop(running, marked);
         let receipt = receipt(&file).expect("a receipt");
@@ -83,19 +83,22 @@ fn the_audit_kills_a_marked_process_outside_the_tree() {
     }
 }
 
-/// The keepers of a background job are elsewhere; it is looked for strays where the job was started.
+/// The keepers of a background job are elsewhere; the search looks where the job was started.
 #[test]
-fn the_audit_of_a_background_job_looks_where_it_was_started() {
-    let lab = TestEnv::as_me();
-    let job = lab.start().args(["--grace", "300ms"]).actor("tree", None).begin();
-    let mut marked = marked(&lab);
+fn the_marker_search_of_a_background_job_looks_where_it_was_started() {
+    let env = TestEnv::as_me();
+    let job = env.start().args(["--grace", "300ms"]).actor("tree", None).begin();
+    let mut marked = marked(&env);
     let cgroup_of = |pid: u32| fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
     let (here, keeper) = (cgroup_of(std::process::id()), job.process("keeper").expect("a keeper"));
-    if lab.make_cgroup("can").is_some_and(|made| fs::remove_dir(made).is_ok()) {
+    if env.make_cgroup("can").is_some_and(|made| fs::remove_dir(made).is_ok()) {
         let there = cgroup_of(keeper.pid);
         assert!(there != here && there.contains("/quell-keepers\n"), "here {here}, its keeper {there}");
     } else {
-        skip("the_audit_of_a_background_job_looks_where_it_was_started (elsewhere)", "no cgroup can be made");
+        skip(
+            "the_marker_search_of_a_background_job_looks_where_it_was_started (elsewhere)",
+            "no cgroup can be made",
+        );
     }
     assert_eq!(job.stop(&[]).code(), Some(0));
     let killed = marked.try_wait().expect("wait").and_then(|status| status.signal());
@@ -106,13 +109,13 @@ fn the_audit_of_a_background_job_looks_where_it_was_started() {
 /// P3: a service manager that was handed the job's environment gives it to services that are none of the job's business.
 #[test]
 fn a_marked_process_in_another_cgroup_is_left_alone() {
-    let lab = TestEnv::as_me();
-    let Some(service) = lab.make_cgroup("service").filter(|_| am_root()) else {
+    let env = TestEnv::as_me();
+    let Some(service) = env.make_cgroup("service").filter(|_| am_root()) else {
         return skip("a_marked_process_in_another_cgroup_is_left_alone", "needs root to make a cgroup");
     };
-    let mut running = lab.run().args(["--grace", "300ms"]).actor("tree", None).start();
+    let mut running = env.run().args(["--grace", "300ms"]).actor("tree", None).start();
     running.wait_ready().expect("ready");
-    let marked = marked(&lab);
+    let marked = marked(&env);
     fs::write(service.join("cgroup.procs"), marked.id().to_string()).expect("a service");
     assert_eq!(killed_by_the_stop(running, marked), None, "the service was killed");
 }
@@ -121,8 +124,8 @@ fn a_marked_process_in_another_cgroup_is_left_alone() {
 #[test]
 fn the_first_thing_that_a_program_sees_is_its_own_cgroup() {
     for setting in Setting::all().into_iter().filter(|setting| setting.contain == Contain::Cgroup) {
-        let lab = TestEnv::with(setting);
-        let job = lab.start().args(["--contain", "cgroup"]).command(["cat", "/proc/self/cgroup"]).begin();
+        let env = TestEnv::with(setting);
+        let job = env.start().args(["--contain", "cgroup"]).command(["cat", "/proc/self/cgroup"]).begin();
         assert!(job.wait_over(PATIENCE), "{setting}: {}", job.state());
         let seen = job.output("stdout");
         assert!(seen.contains(&format!("quell-{}", job.id)), "{setting}: {seen}");
@@ -133,8 +136,8 @@ fn the_first_thing_that_a_program_sees_is_its_own_cgroup() {
 /// a reader (or a keeper that is killed) in the midst of it would be left with a part.
 #[test]
 fn a_state_is_added_and_never_written_over() {
-    let lab = TestEnv::as_me();
-    let job = lab.start().command(["sleep", &lab.oracle.nap()]).begin();
+    let env = TestEnv::as_me();
+    let job = env.start().command(["sleep", &env.oracle.nap()]).begin();
     assert!(eventually(PATIENCE, || job.state() == "running"), "{}", job.state());
     let path = job.dir().join("state.jsonl");
     let mut old = File::open(&path).expect("a state");
@@ -158,7 +161,7 @@ fn the_end_of_a_background_job_is_on_the_disk_when_its_last_process_goes() {
         );
     }
     for alone in [false, true] {
-        let lab = TestEnv::as_me();
+        let env = TestEnv::as_me();
         let strace =
             ["strace", "-f", "-y", "-o", "trace", "-e", "trace=fsync,fdatasync,rename,renameat,renameat2"];
         // The keeper must have missed its standby before the program ends.
@@ -168,10 +171,10 @@ fn the_end_of_a_background_job_is_on_the_disk_when_its_last_process_goes() {
         } else {
             "echo something"
         };
-        let done = lab.start().wrapped(strace).sh(script).finish();
+        let done = env.start().wrapped(strace).sh(script).finish();
         assert_eq!(done.code(), Some(0), "{}", done.stderr);
-        let trace = fs::read_to_string(lab.path("trace")).expect("a trace");
-        let id = lab.ids("jobs").pop().expect("a job");
+        let trace = fs::read_to_string(env.path("trace")).expect("a trace");
+        let id = env.ids("jobs").pop().expect("a job");
         let lines: Vec<&str> = trace.lines().collect();
         let told =
             lines.iter().position(|line| line.contains("rename") && line.contains(&format!("done/{id}")));
@@ -190,8 +193,8 @@ fn the_end_of_a_background_job_is_on_the_disk_when_its_last_process_goes() {
 #[test]
 fn the_exit_code_of_the_root_is_not_lost_with_the_keeper() {
     for setting in Setting::all() {
-        let lab = TestEnv::with(setting);
-        let quell = lab.start().args(["--until", "tree", "--contain", setting.contain.word()]);
+        let env = TestEnv::with(setting);
+        let quell = env.start().args(["--until", "tree", "--contain", setting.contain.word()]);
         let script = "setsid sleep $N >/dev/null 2>&1 & echo ready >$QUELL_TEST_READY; exit 7";
         let job = quell.script(script).begin();
         let root_gone = || job.events().contains(&"root_exited".to_owned());
@@ -207,13 +210,13 @@ fn the_exit_code_of_the_root_is_not_lost_with_the_keeper() {
 #[test]
 fn the_ask_and_the_members_are_not_lost_with_the_keeper() {
     for setting in Setting::all() {
-        let lab = TestEnv::with(setting);
-        let quell = lab.start().args(["--contain", setting.contain.word(), "--grace", "40s"]);
+        let env = TestEnv::with(setting);
+        let quell = env.start().args(["--contain", setting.contain.word(), "--grace", "40s"]);
         let script = "(exec sleep $N) & one=$!; trap '' TERM; (exec sleep $N) & two=$!
             for pid in $one $two; do until grep -q sleep /proc/$pid/comm; do :; done; done
             echo ready >$QUELL_TEST_READY; wait";
         let job = quell.script(script).begin();
-        let stop = lab.quell("stop").args([&job.id]).start();
+        let stop = env.quell("stop").args([&job.id]).start();
         let asked = || job.events().contains(&"asked".to_owned());
         assert!(eventually(PATIENCE, asked), "{setting}: {:?}", job.events());
         assert!(job.process("keeper").expect("a keeper").signal("KILL"), "{setting}");
@@ -241,17 +244,17 @@ fn the_ask_and_the_members_are_not_lost_with_the_keeper() {
 #[test]
 fn what_an_ended_program_had_written_is_not_lost_with_its_keeper() {
     for setting in Setting::all() {
-        let lab = TestEnv::with(setting);
+        let env = TestEnv::with(setting);
         let script =
             "echo ready >$QUELL_TEST_READY; until [ -e go ]; do sleep 0.01; done; seq 1 9999; touch written";
-        let job = lab.start().args(["--contain", setting.contain.word()]).script(script).begin();
+        let job = env.start().args(["--contain", setting.contain.word()]).script(script).begin();
         let (keeper, root) = (job.process("keeper").expect("a keeper"), job.process("root").expect("a root"));
         // Its standby would have it go on after three seconds.
         let standby = job.process("standby").expect("a standby");
         assert!(keeper.signal("STOP") && standby.signal("STOP"), "{setting}");
         assert!(eventually(PATIENCE, || keeper.state() == Some('T')), "{setting}: it does not stop");
-        lab.write("go", "");
-        assert!(eventually(PATIENCE, || lab.path("written").exists()), "{setting}");
+        env.write("go", "");
+        assert!(eventually(PATIENCE, || env.path("written").exists()), "{setting}");
         // In a PID namespace it is its init whose end is the last.
         let over = || root.state().is_none_or(|state| state == 'Z');
         assert!(eventually(PATIENCE, over), "{setting}: {root:?}");
@@ -266,12 +269,12 @@ fn what_an_ended_program_had_written_is_not_lost_with_its_keeper() {
 #[test]
 fn a_job_without_a_record_belongs_to_the_holder_of_its_lock() {
     for setting in Setting::all() {
-        let lab = TestEnv::with(setting);
-        let quell = lab.start().args(["--contain", setting.contain.word(), "--grace", "300ms"]);
-        let job = quell.command(["sleep", &lab.oracle.nap()]).begin();
+        let env = TestEnv::with(setting);
+        let quell = env.start().args(["--contain", setting.contain.word(), "--grace", "300ms"]);
+        let job = quell.command(["sleep", &env.oracle.nap()]).begin();
         let root = job.process("root").expect("a root");
         fs::remove_file(job.dir().join("state.jsonl")).expect("a state");
-        let sweep = lab.quell("sweep").finish();
+        let sweep = env.quell("sweep").finish();
         assert_eq!(sweep.code(), Some(0), "{setting}: {}{}", sweep.stdout, sweep.stderr);
         assert!(root.is_alive(), "{setting}: it was swept away: {}", sweep.stdout);
         assert_eq!(job.stop(&[]).code(), Some(0), "{setting}");
@@ -287,14 +290,14 @@ fn a_stopped_keeper_is_continued_also_if_no_client_waits() {
     if let Err(why) = Contain::Pidns.available(me) {
         return skip("a_stopped_keeper_is_continued_also_if_no_client_waits", &why);
     }
-    let lab = TestEnv::for_containment(me, Contain::Pidns);
+    let env = TestEnv::for_containment(me, Contain::Pidns);
     let script = "sleep $N & echo ready >$QUELL_TEST_READY; until [ -e go ]; do sleep 0.01; done; exit 5";
-    let mut running = lab.run().args(["--contain", "pidns", "--grace", "300ms"]).script(script).start();
+    let mut running = env.run().args(["--contain", "pidns", "--grace", "300ms"]).script(script).start();
     running.wait_ready().expect("ready");
     let keeper = running.keeper().expect("a keeper");
     assert!(keeper.signal("STOP"));
     assert!(eventually(PATIENCE, || keeper.state() == Some('T')), "it does not stop");
-    lab.write("go", "");
+    env.write("go", "");
     let status = running.wait_exit(PATIENCE).expect("quell returns");
     assert_eq!(status.code(), Some(5), "{}", running.stderr());
 }

@@ -29,9 +29,9 @@ fn open_settings() -> Vec<Setting> {
 }
 
 /// That the stop of a job whose keepers are gone was true: after a loss the end may be unproven, and is never denied.
-fn is_stopped(lab: &TestEnv, job: &Background<'_>, done: &Finished, what: &str) {
+fn is_stopped(env: &TestEnv, job: &Background<'_>, done: &Finished, what: &str) {
     assert!(matches!(done.code(), Some(0 | 5)), "{what}: {:?} {}{}", done.code(), done.stdout, done.stderr);
-    assert_eq!(lab.oracle.survivors_after(PATIENCE), vec![], "{what}: {}{}", done.stdout, done.stderr);
+    assert_eq!(env.oracle.survivors_after(PATIENCE), vec![], "{what}: {}{}", done.stdout, done.stderr);
     let receipt = job.receipt().unwrap_or_else(|| panic!("{what}: no receipt: {}", done.stderr));
     assert_ne!(verdict(&receipt), "survivors", "{what}: {receipt:#}");
     assert_eq!(job.state(), "ended", "{what}");
@@ -52,39 +52,39 @@ fn a_job_that_holds_its_own_lock_is_stopped() {
     for setting in open_settings() {
         for (script, verb) in [(waits, "stop"), (comes_back, "stop"), (waits, "sweep"), (waits, "rm")] {
             let what = format!("{verb}, {setting}");
-            let lab = TestEnv::with(setting);
-            let job = lab.start().args(["--contain", setting.contain.word()]).script(script).begin();
+            let env = TestEnv::with(setting);
+            let job = env.start().args(["--contain", setting.contain.word()]).script(script).begin();
             job.lose();
-            assert!(eventually(PATIENCE, || lab.path("held").exists()), "{what}: the lock is not held");
+            assert!(eventually(PATIENCE, || env.path("held").exists()), "{what}: the lock is not held");
             let done = match verb {
                 "stop" => job.stop(&["--now"]),
-                "rm" => lab.quell("rm").args(["--force", &job.id]).finish(),
-                verb => lab.quell(verb).finish(),
+                "rm" => env.quell("rm").args(["--force", &job.id]).finish(),
+                verb => env.quell(verb).finish(),
             };
             if verb == "rm" {
                 assert_eq!((done.code(), job.dir().exists()), (Some(0), false), "{what}: {}", done.stderr);
-                assert_eq!(lab.oracle.survivors_after(PATIENCE), vec![], "{what}");
+                assert_eq!(env.oracle.survivors_after(PATIENCE), vec![], "{what}");
             } else {
-                is_stopped(&lab, &job, &done, &what);
-                assert_eq!(lab.quell("rm").args([&job.id]).finish().code(), Some(0), "{what}");
+                is_stopped(&env, &job, &done, &what);
+                assert_eq!(env.quell("rm").args([&job.id]).finish().code(), Some(0), "{what}");
             }
-            assert_eq!(lab.ids("live"), Vec::<String>::new(), "{what}");
+            assert_eq!(env.ids("live"), Vec::<String>::new(), "{what}");
         }
     }
 }
 
 #[test]
 fn the_lock_of_a_kept_job_is_not_taken_away() {
-    let lab = TestEnv::as_me();
-    let job = lab.start().command(["sleep", &lab.oracle.nap()]).begin();
+    let env = TestEnv::as_me();
+    let job = env.start().command(["sleep", &env.oracle.nap()]).begin();
     let inode =
-        || std::os::unix::fs::MetadataExt::ino(&fs::metadata(lab.home().join("live").join(&job.id)).unwrap());
+        || std::os::unix::fs::MetadataExt::ino(&fs::metadata(env.home().join("live").join(&job.id)).unwrap());
     let before = inode();
     // Not even where the record names no keeper.
     fs::remove_file(job.dir().join("state.jsonl")).expect("a state");
     for verb in ["list", "sweep", "status"] {
         let args: &[&str] = if verb == "status" { &[&job.id] } else { &[] };
-        lab.quell(verb).args(args).finish();
+        env.quell(verb).args(args).finish();
     }
     assert_eq!(inode(), before);
     assert_eq!(job.stop(&["--now"]).code(), Some(0));
@@ -92,14 +92,14 @@ fn the_lock_of_a_kept_job_is_not_taken_away() {
 
 #[test]
 fn a_look_with_too_few_descriptors_does_not_take_a_job_for_lost() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     for limit in 4..=8 {
-        let job = lab.start().args(["--name", "it"]).command(["sleep", &lab.oracle.nap()]).begin();
+        let job = env.start().args(["--name", "it"]).command(["sleep", &env.oracle.nap()]).begin();
         let limited = format!("ulimit -n {limit}; exec \"$@\"");
         for words in
             [&["tree", "it"][..], &["events", "it"], &["wait", "it", "--timeout", "10ms"], &["sweep"]]
         {
-            let quell = lab.quell(words[0]).args(&words[1..]);
+            let quell = env.quell(words[0]).args(&words[1..]);
             quell.wrapped(["sh", "-c", &limited, "sh"]).finish();
         }
         assert_eq!((job.state().as_str(), job.is_over()), ("running", false), "{limit} descriptors");
@@ -111,11 +111,11 @@ fn a_look_with_too_few_descriptors_does_not_take_a_job_for_lost() {
 
 #[test]
 fn a_verb_with_too_few_descriptors_fails_and_does_not_say_that_there_is_nothing() {
-    let lab = TestEnv::as_me();
-    let over = lab.start().command(["true"]).begin();
+    let env = TestEnv::as_me();
+    let over = env.start().command(["true"]).begin();
     assert!(over.wait_over(PATIENCE));
-    let job = lab.start().env("QUELL_SESSION", "s").args(["--tag", "k=v"]);
-    let job = job.command(["sleep", &lab.oracle.nap()]).begin();
+    let job = env.start().env("QUELL_SESSION", "s").args(["--tag", "k=v"]);
+    let job = job.command(["sleep", &env.oracle.nap()]).begin();
     let cases = [
         ("list", &[][..], ""),
         ("stats", &[], "1 job has ended"),
@@ -128,7 +128,7 @@ fn a_verb_with_too_few_descriptors_fails_and_does_not_say_that_there_is_nothing(
     for limit in 4..=12 {
         for (verb, args, true_words) in cases {
             let limited = format!("ulimit -n {limit}; exec \"$@\"");
-            let done = lab.quell(verb).args(args).wrapped(["sh", "-c", &limited, "sh"]).finish();
+            let done = env.quell(verb).args(args).wrapped(["sh", "-c", &limited, "sh"]).finish();
             let what = format!("{verb} {args:?} with {limit} descriptors: {}{}", done.stdout, done.stderr);
             match done.code() {
                 Some(125) => assert!(done.stderr.contains("ulimit -n"), "{what}"),
@@ -178,16 +178,16 @@ fn stops_a_job_that_traces_its_keepers(test: &str, how: &str) {
     for setting in open_settings() {
         for options in [&["--now"][..], &["--grace", "1s"]] {
             let what = format!("{options:?}, {setting}");
-            let lab = TestEnv::with(setting);
-            let quell = lab.start().args(["--contain", setting.contain.word()]);
+            let env = TestEnv::with(setting);
+            let quell = env.start().args(["--contain", setting.contain.word()]);
             let job = quell.script(&tracer(how)).begin();
-            lab.write("go", "");
+            env.write("go", "");
             if !eventually(Duration::from_secs(5), || are_traced(&job)) {
                 return skip(test, "no ptrace of a parent here");
             }
             let done = job.stop(options);
-            is_stopped(&lab, &job, &done, &what);
-            assert_eq!(lab.leftovers_after(PATIENCE), Vec::<String>::new(), "{what}");
+            is_stopped(&env, &job, &done, &what);
+            assert_eq!(env.leftovers_after(PATIENCE), Vec::<String>::new(), "{what}");
         }
     }
 }
@@ -195,17 +195,17 @@ fn stops_a_job_that_traces_its_keepers(test: &str, how: &str) {
 #[test]
 fn a_run_whose_front_and_keeper_are_traced_is_stopped() {
     for setting in open_settings() {
-        let lab = TestEnv::with(setting);
-        let quell = lab.run().args(["--contain", setting.contain.word()]);
+        let env = TestEnv::with(setting);
+        let quell = env.run().args(["--contain", setting.contain.word()]);
         let mut running = quell.script(&tracer("")).start();
         running.wait_ready().expect("ready");
-        lab.write("go", "");
+        env.write("go", "");
         if !eventually(Duration::from_secs(5), || running.front.state() == Some('t')) {
             return skip("a_run_whose_front_and_keeper_are_traced_is_stopped", "no ptrace of a parent here");
         }
-        let job = lab.job(&lab.records()[0].id);
+        let job = env.job(&env.records()[0].id);
         let done = job.stop(&["--now"]);
-        is_stopped(&lab, &job, &done, &setting.to_string());
+        is_stopped(&env, &job, &done, &setting.to_string());
     }
 }
 
@@ -215,12 +215,12 @@ fn a_run_whose_front_and_keeper_are_traced_is_stopped() {
 fn the_stop_of_a_suspended_run_goes_out_at_once() {
     let mut took = Vec::new();
     for _ in 0..3 {
-        let lab = TestEnv::as_me();
-        let mut running = lab.run().actor("tree", None).start();
+        let env = TestEnv::as_me();
+        let mut running = env.run().actor("tree", None).start();
         running.wait_ready().expect("ready");
         assert!(running.front.signal("STOP"));
         assert!(eventually(PATIENCE, || running.front.state() == Some('T')), "it does not stop");
-        let done = lab.job(&lab.records()[0].id).stop(&[]);
+        let done = env.job(&env.records()[0].id).stop(&[]);
         assert_eq!(done.code(), Some(0), "{}{}", done.stdout, done.stderr);
         assert!(running.wait_exit(PATIENCE).is_some(), "the front stays");
         took.push(done.took);
@@ -232,8 +232,8 @@ fn the_stop_of_a_suspended_run_goes_out_at_once() {
 struct Freezer(PathBuf);
 
 impl Freezer {
-    fn new(lab: &TestEnv) -> Option<Freezer> {
-        let path = Path::new("/sys/fs/cgroup/freezer").join(lab.oracle.token());
+    fn new(env: &TestEnv) -> Option<Freezer> {
+        let path = Path::new("/sys/fs/cgroup/freezer").join(env.oracle.token());
         (am_root() && fs::create_dir(&path).is_ok()).then(|| Freezer(path))
     }
 
@@ -260,17 +260,17 @@ impl Drop for Freezer {
 #[test]
 fn a_process_that_cannot_be_killed_is_named_by_the_stop_in_its_time() {
     for setting in open_settings().into_iter().filter(|setting| setting.user == TestEnv::as_me().user()) {
-        let lab = TestEnv::with(setting);
-        let Some(freezer) = Freezer::new(&lab) else {
+        let env = TestEnv::with(setting);
+        let Some(freezer) = Freezer::new(&env) else {
             return skip(
                 "a_process_that_cannot_be_killed_is_named_by_the_stop_in_its_time",
                 "no v1 freezer here",
             );
         };
-        let quell = lab.start().args(["--contain", setting.contain.word()]);
+        let quell = env.start().args(["--contain", setting.contain.word()]);
         let script = "sleep $N & echo $! >pid; echo ready >$QUELL_TEST_READY; wait";
         let job = quell.script(script).begin();
-        let pid = fs::read_to_string(lab.path("pid")).expect("a pid").trim().parse().expect("a number");
+        let pid = fs::read_to_string(env.path("pid")).expect("a pid").trim().parse().expect("a number");
         let frozen = Process::now(pid).expect("a child");
         assert!(freezer.freeze(&frozen), "{setting}: it does not freeze");
         let done = job.stop(&["--now", "--json"]);
@@ -288,7 +288,7 @@ fn a_process_that_cannot_be_killed_is_named_by_the_stop_in_its_time() {
         freezer.thaw();
         assert!(eventually(PATIENCE, || !frozen.is_alive()), "{setting}");
         let again = job.stop(&["--now"]);
-        is_stopped(&lab, &job, &again, &setting.to_string());
+        is_stopped(&env, &job, &again, &setting.to_string());
     }
 }
 
@@ -317,22 +317,22 @@ fn a_survivor_of_a_killed_keeper_is_named_by_the_stop_in_its_time() {
 #[test]
 fn a_survivor_is_named_until_it_is_dead_also_behind_a_mount() {
     let test = "a_survivor_is_named_until_it_is_dead_also_behind_a_mount";
-    let lab = TestEnv::as_me();
-    let Some(freezer) = Freezer::new(&lab).filter(|_| am_root()) else {
+    let env = TestEnv::as_me();
+    let Some(freezer) = Freezer::new(&env).filter(|_| am_root()) else {
         return skip(test, "it needs root and a v1 freezer");
     };
     let script = "sleep $N & echo $! >pid; echo ready >$QUELL_TEST_READY; wait";
-    let job = lab.start().args(["--contain", "reaper"]).script(script).begin();
-    let pid = fs::read_to_string(lab.path("pid")).expect("a pid").trim().parse().expect("a number");
+    let job = env.start().args(["--contain", "reaper"]).script(script).begin();
+    let pid = fs::read_to_string(env.path("pid")).expect("a pid").trim().parse().expect("a number");
     let frozen = Process::now(pid).expect("a child");
     assert!(freezer.freeze(&frozen), "it does not freeze");
     job.lose();
     assert_eq!(job.stop(&["--now"]).code(), Some(5));
-    let list = lab.quell("list").finish();
+    let list = env.quell("list").finish();
     assert!(list.took < Duration::from_secs(5), "a list took {:?}", list.took);
     let hide = format!("mount --bind /proc/1 /proc/{pid} && exec \"$0\" \"$@\"");
     let hidden = ["unshare", "-m", "sh", "-c", &hide];
-    let again = lab.quell("stop").args([job.id.as_str(), "--now"]).wrapped(hidden).finish();
+    let again = env.quell("stop").args([job.id.as_str(), "--now"]).wrapped(hidden).finish();
     let receipt = job.receipt().expect("a receipt");
     assert_eq!((again.code(), verdict(&receipt)), (Some(5), "survivors"), "{receipt:#}");
     assert_eq!(receipt["survivors"][0]["pid"], pid, "{receipt:#}");
@@ -348,28 +348,28 @@ fn frozen_keepers_do_not_hold_up_a_stop() {
     for setting in open_settings().into_iter().filter(|setting| setting.user == TestEnv::as_me().user()) {
         for roles in [&["keeper"][..], &["keeper", "standby"]] {
             let what = format!("{roles:?}, {setting}");
-            let lab = TestEnv::with(setting);
-            let Some(freezer) = Freezer::new(&lab) else {
+            let env = TestEnv::with(setting);
+            let Some(freezer) = Freezer::new(&env) else {
                 return skip("frozen_keepers_do_not_hold_up_a_stop", "no v1 freezer here");
             };
-            let job = lab.start().args(["--contain", setting.contain.word()]).actor("tree", None).begin();
+            let job = env.start().args(["--contain", setting.contain.word()]).actor("tree", None).begin();
             let keepers: Vec<Process> =
                 roles.iter().map(|role| job.process(role).expect("a keeper")).collect();
             assert!(keepers.iter().all(|keeper| freezer.freeze(keeper)), "{what}: it does not freeze");
             let done = job.stop(&["--now"]);
             let is_keeper = |found: &Process| keepers.iter().any(|keeper| keeper.pid == found.pid);
-            let members = || lab.oracle.survivors().into_iter().filter(|found| !is_keeper(found)).count();
+            let members = || env.oracle.survivors().into_iter().filter(|found| !is_keeper(found)).count();
             assert!(eventually(PATIENCE, || members() == 0), "{what}: {}{}", done.stdout, done.stderr);
             freezer.thaw();
-            is_stopped(&lab, &job, &done, &what);
+            is_stopped(&env, &job, &done, &what);
         }
     }
 }
 
 /// Deletes files of quell's home. A verb that could do without one may have left it so.
-fn delete(lab: &TestEnv, id: &str, paths: &[&str]) {
+fn delete(env: &TestEnv, id: &str, paths: &[&str]) {
     for path in paths {
-        let path = lab.home().join(path.replace("ID", id));
+        let path = env.home().join(path.replace("ID", id));
         // A keeper may be making files again meanwhile, which a verb before this one has missed.
         let is_removed = || {
             let done = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
@@ -386,16 +386,16 @@ fn all_verbs_know_a_job_whose_files_were_deleted() {
         [&["live/ID"], &["jobs/ID"], &["jobs/ID/state.jsonl"], &["live/ID", "jobs/ID"], &[""]];
     for setting in Setting::all().into_iter().filter(|setting| setting.user == me) {
         for paths in deletions {
-            let lab = TestEnv::with(setting);
+            let env = TestEnv::with(setting);
             let begin = |name: &str| {
-                let quell = lab.start().args(["--contain", setting.contain.word(), "--name", name]);
-                quell.command(["sleep", &lab.oracle.nap()]).begin()
+                let quell = env.start().args(["--contain", setting.contain.word(), "--name", name]);
+                quell.command(["sleep", &env.oracle.nap()]).begin()
             };
             let job = begin("it");
             let root = job.process("root").expect("a root");
             let after = |words: &[&str]| {
-                delete(&lab, &job.id, paths);
-                let done = lab.quell(words[0]).args(&words[1..]).finish();
+                delete(&env, &job.id, paths);
+                let done = env.quell(words[0]).args(&words[1..]).finish();
                 let what = format!("{setting}, {paths:?}, {words:?}: {}{}", done.stdout, done.stderr);
                 (done, what)
             };
@@ -436,13 +436,13 @@ fn all_verbs_know_a_job_whose_files_were_deleted() {
             assert_eq!(stop.code(), Some(0), "{what}");
             assert_eq!(verdict(&stop.envelope()["data"]["jobs"][0]["receipt"]), "gone", "{what}");
             assert!(job.receipt().is_some() && job.is_over(), "{what}");
-            assert_eq!(lab.oracle.survivors_after(PATIENCE), vec![], "{what}");
+            assert_eq!(env.oracle.survivors_after(PATIENCE), vec![], "{what}");
             let other = begin("other");
-            delete(&lab, &other.id, paths);
-            let done = lab.quell("stop").args(["--all"]).finish();
+            delete(&env, &other.id, paths);
+            let done = env.quell("stop").args(["--all"]).finish();
             assert_eq!(done.code(), Some(0), "{setting}, {paths:?}: {}{}", done.stdout, done.stderr);
-            assert_eq!(lab.oracle.survivors_after(PATIENCE), vec![], "{setting}, {paths:?}");
-            assert_eq!(lab.leftovers_after(PATIENCE), Vec::<String>::new(), "{setting}, {paths:?}");
+            assert_eq!(env.oracle.survivors_after(PATIENCE), vec![], "{setting}, {paths:?}");
+            assert_eq!(env.leftovers_after(PATIENCE), Vec::<String>::new(), "{setting}, {paths:?}");
         }
     }
 }
@@ -450,18 +450,18 @@ fn all_verbs_know_a_job_whose_files_were_deleted() {
 #[test]
 fn a_run_whose_files_were_deleted_is_stopped() {
     for paths in [&["live/ID"][..], &["jobs/ID"], &["live/ID", "jobs/ID"]] {
-        let lab = TestEnv::as_me();
-        let mut running = lab.run().actor("tree", None).start();
+        let env = TestEnv::as_me();
+        let mut running = env.run().actor("tree", None).start();
         running.wait_ready().expect("ready");
-        let id = lab.records()[0].id.clone();
-        delete(&lab, &id, paths);
-        let list = lab.quell("list").finish();
+        let id = env.records()[0].id.clone();
+        delete(&env, &id, paths);
+        let list = env.quell("list").finish();
         assert!(list.stdout.contains(&id[..8]), "{paths:?}: {}{}", list.stdout, list.stderr);
-        delete(&lab, &id, paths);
-        let done = lab.quell("stop").args(["--all"]).finish();
+        delete(&env, &id, paths);
+        let done = env.quell("stop").args(["--all"]).finish();
         assert_eq!(done.code(), Some(0), "{paths:?}: {}{}", done.stdout, done.stderr);
         assert!(running.wait_exit(PATIENCE).is_some(), "{paths:?}: the front stays");
-        assert_eq!(lab.oracle.survivors_after(PATIENCE), vec![], "{paths:?}");
+        assert_eq!(env.oracle.survivors_after(PATIENCE), vec![], "{paths:?}");
     }
 }
 
@@ -470,16 +470,16 @@ fn a_run_in_a_pid_namespace_is_asked_by_a_stop_from_outside() {
     if !am_root() {
         return skip("a_run_in_a_pid_namespace_is_asked…", "needs root for a PID namespace");
     }
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     let script = "trap 'echo asked >asked; exit 0' TERM; echo ready >$QUELL_TEST_READY; sleep $N & wait";
-    let inside = lab.run().wrapped(["unshare", "--pid", "--fork", "--mount-proc"]).args(["--grace", "30s"]);
+    let inside = env.run().wrapped(["unshare", "--pid", "--fork", "--mount-proc"]).args(["--grace", "30s"]);
     let mut running = inside.script(script).start();
     running.wait_ready().unwrap_or_else(|why| panic!("{why}: {}", running.stderr()));
-    let live = lab.ids("live");
+    let live = env.ids("live");
     let [id] = live.as_slice() else { panic!("not one job: {live:?}") };
-    let stop = lab.job(id).stop(&[]);
+    let stop = env.job(id).stop(&[]);
     assert_eq!(stop.code(), Some(0), "{}{}", stop.stdout, stop.stderr);
-    assert!(lab.path("asked").exists(), "it was not asked: {}{}", stop.stdout, stop.stderr);
+    assert!(env.path("asked").exists(), "it was not asked: {}{}", stop.stdout, stop.stderr);
     assert!(running.wait_exit(PATIENCE).is_some(), "the run goes on");
 }
 

@@ -34,15 +34,15 @@ const ROUNDS: &str = r#"
     echo "same $same alive $alive hit $hit"
 "#;
 
-fn tried(lab: &TestEnv, look: &str) -> (Option<i32>, String) {
-    let program = faults::binary().map_or_else(|_| lab.quell_path(), |binary| lab.faulty_path(binary));
+fn tried(env: &TestEnv, look: &str) -> (Option<i32>, String) {
+    let program = faults::binary().map_or_else(|_| env.quell_path(), |binary| env.faulty_path(binary));
     let output = Command::new("unshare")
         .args(["-pf", "--mount-proc", "--kill-child", "bash", "-c", ROUNDS])
-        .current_dir(lab.dir())
-        .env("QUELL_HOME", lab.home())
-        .env("HOME", lab.dir())
-        .env("XDG_CONFIG_HOME", lab.path(".config"))
-        .env("T", lab.oracle.token())
+        .current_dir(env.dir())
+        .env("QUELL_HOME", env.home())
+        .env("HOME", env.dir())
+        .env("XDG_CONFIG_HOME", env.path(".config"))
+        .env("T", env.oracle.token())
         .env("Q", program)
         .env("LOOK", look)
         .output()
@@ -60,17 +60,17 @@ fn a_number_that_is_anothers_by_now_gets_no_signal() {
     if let Err(why) = few_pids::available() {
         return skip(name, &why);
     }
-    let lab = TestEnv::as_me();
-    crate::guard::decisions::policy(&lab, "[guard.kill]\nallow = [\"sleep\"]\nmin_pid = 2\n");
+    let env = TestEnv::as_me();
+    crate::guard::decisions::policy(&env, "[guard.kill]\nallow = [\"sleep\"]\nmin_pid = 2\n");
     // The way of most scripts: look, then send to the number. It is to fail, or this test proves nothing.
-    let (code, said) = tried(&lab, "kill -0 $P && kill -STOP $$ && kill -TERM $P");
+    let (code, said) = tried(&env, "kill -0 $P && kill -STOP $$ && kill -TERM $P");
     if matches!(code, Some(77 | 78)) {
         return skip(name, "needs a pid_max per PID namespace (6.14) and ns_last_pid");
     }
     assert_eq!(said, "same 200 alive 0 hit 200", "by number");
     let look = "export QUELL_FAULT=command.victim_validated:stop; exec $Q kill $P --grace 0 --json";
-    let (_, said) = tried(&lab, look);
-    let heard = fs::read_to_string(lab.path("said")).unwrap_or_default();
+    let (_, said) = tried(&env, look);
+    let heard = fs::read_to_string(env.path("said")).unwrap_or_default();
     assert_eq!(said, "same 200 alive 200 hit 0", "{heard}");
     // And each time it had been allowed to: what saved the bystander was the pin.
     let gone = heard.lines().filter(|line| line.contains("\"kind\":\"gone\"")).count();

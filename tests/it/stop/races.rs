@@ -31,46 +31,46 @@ pub(crate) fn pause_up_to(most: u64) -> Duration {
     pause
 }
 
-fn nothing_left(lab: &TestEnv, what: &str) -> Result<(), String> {
-    let left = lab.leftovers();
+fn nothing_left(env: &TestEnv, what: &str) -> Result<(), String> {
+    let left = env.leftovers();
     if left.is_empty() { Ok(()) } else { Err(format!("{what}: left behind: {left:?}")) }
 }
 
 #[test]
 fn a_program_that_exits_at_once_is_always_reported() {
     all_hold(2, &spread(), |&(round, setting)| {
-        let lab = TestEnv::with(setting);
+        let env = TestEnv::with(setting);
         let code = (round % 200).to_string();
-        let words = [lab.actor_path().to_str().expect("UTF-8"), "exit-now", lab.oracle.token(), &code]
+        let words = [env.actor_path().to_str().expect("UTF-8"), "exit-now", env.oracle.token(), &code]
             .map(String::from);
-        let done = lab.run().args(["--contain", setting.contain.word()]).command(words).finish();
+        let done = env.run().args(["--contain", setting.contain.word()]).command(words).finish();
         if done.code() != Some((round % 200) as i32) {
             return Err(format!("round {round}, {setting}: {}, not {code}; {}", done.status, done.stderr));
         }
-        nothing_left(&lab, &format!("round {round}, {setting}"))
+        nothing_left(&env, &format!("round {round}, {setting}"))
     });
 }
 
 #[test]
 fn a_stop_at_once_after_the_start_leaves_nothing() {
     all_hold(2, &spread(), |&(round, setting)| {
-        let lab = TestEnv::with(setting);
-        let quell = lab.run().args(["--contain", setting.contain.word(), "--grace", "200ms"]);
+        let env = TestEnv::with(setting);
+        let quell = env.run().args(["--contain", setting.contain.word(), "--grace", "200ms"]);
         let mut running = quell.actor("setsid", None).start();
         let pause = pause_up_to(15_000);
         running.front.signal("TERM");
         let what = format!("round {round}, {setting}, TERM after {pause:?}");
         let status = running.wait_exit(PATIENCE).ok_or(format!("{what}: quell did not return"))?;
-        nothing_left(&lab, &format!("{what}, {status}, {}", running.stderr()))
+        nothing_left(&env, &format!("{what}, {status}, {}", running.stderr()))
     });
 }
 
 #[test]
 fn a_stop_as_soon_as_the_program_runs_is_polite() {
     all_hold(2, &spread(), |&(round, setting)| {
-        let lab = TestEnv::with(setting);
-        let file = lab.path("receipt.json");
-        let quell = lab
+        let env = TestEnv::with(setting);
+        let file = env.path("receipt.json");
+        let quell = env
             .run()
             .args(["--contain", setting.contain.word(), "--grace", "20s", "--receipt"])
             .args([&file]);
@@ -84,7 +84,7 @@ fn a_stop_as_soon_as_the_program_runs_is_polite() {
         if done.code() != Some(0) || receipt["root"]["outcome"]["code"] != 0 || !in_time {
             return Err(format!("round {round}, {setting}: {}, {receipt}, {}", done.status, done.stderr));
         }
-        nothing_left(&lab, &format!("round {round}, {setting}"))
+        nothing_left(&env, &format!("round {round}, {setting}"))
     });
 }
 
@@ -92,10 +92,10 @@ fn a_stop_as_soon_as_the_program_runs_is_polite() {
 fn a_chain_is_outrun_every_time() {
     // One at a time: what is raced is the kernel's bookkeeping, not the machine's load.
     all_hold(1, &spread(), |&(round, setting)| {
-        let lab = TestEnv::with(setting);
+        let env = TestEnv::with(setting);
         let options = ["--contain", setting.contain.word(), "--timeout", "60ms", "--grace", "40ms"];
         let width = if round % 12 < 6 { "1" } else { "8" };
-        let mut running = lab.run().args(options).actor("chain", Some(width)).start();
+        let mut running = env.run().args(options).actor("chain", Some(width)).start();
         let what = format!("round {round}, {setting}, width {width}");
         // Before it ends by itself, after 30 seconds.
         let patience = Duration::from_secs(20);
@@ -103,16 +103,16 @@ fn a_chain_is_outrun_every_time() {
         if status.code() != Some(124) || !running.wait_output_closed(READER_PATIENCE) {
             return Err(format!("{what}: {status}, {}", running.stderr()));
         }
-        nothing_left(&lab, &what)
+        nothing_left(&env, &what)
     });
 }
 
 #[test]
 fn an_exit_at_the_instant_of_the_timeout_is_one_or_the_other() {
     all_hold(2, &spread(), |&(round, setting)| {
-        let lab = TestEnv::with(setting);
-        let file = lab.path("receipt.json");
-        let quell = lab.run().args(["--contain", setting.contain.word(), "--timeout", "50ms", "--receipt"]);
+        let env = TestEnv::with(setting);
+        let file = env.path("receipt.json");
+        let quell = env.run().args(["--contain", setting.contain.word(), "--timeout", "50ms", "--receipt"]);
         // 46 to 54 ms: on both sides of the timeout.
         let nap = format!("0.{:03}", 46 + round % 9);
         let done = quell.args([&file]).command(["sh", "-c", "sleep $0; exit 3", &nap]).finish();
@@ -121,7 +121,7 @@ fn an_exit_at_the_instant_of_the_timeout_is_one_or_the_other() {
             return Err(what);
         }
         says_gone(&receipt(&file)?).map_err(|why| format!("{what}: {why}"))?;
-        nothing_left(&lab, &what)
+        nothing_left(&env, &what)
     });
 }
 
@@ -135,8 +135,8 @@ enum Victim {
 /// SIGKILL at any instant: nothing is alive a moment later, and no record says that it is.
 fn survives_the_loss_of(victim: Victim) {
     all_hold(4, &spread(), |&(round, setting)| {
-        let lab = TestEnv::with(setting);
-        let quell = lab.run().args(["--contain", setting.contain.word(), "--grace", "100ms"]);
+        let env = TestEnv::with(setting);
+        let quell = env.run().args(["--contain", setting.contain.word(), "--grace", "100ms"]);
         let mut running = quell.actor(if round % 2 == 0 { "ignore-term" } else { "setsid" }, None).start();
         let pause = pause_up_to(40_000);
         let target = match victim {
@@ -147,18 +147,18 @@ fn survives_the_loss_of(victim: Victim) {
             // No keeper yet: this instant is the front's alone. End it as a person would.
             running.front.signal("TERM");
             running.wait_exit(PATIENCE).ok_or("quell did not return after TERM")?;
-            return nothing_left(&lab, &format!("round {round}, {setting}, no keeper after {pause:?}"));
+            return nothing_left(&env, &format!("round {round}, {setting}, no keeper after {pause:?}"));
         };
         let killed = Instant::now();
         let what = format!("round {round}, {setting}, {victim:?} {} killed after {pause:?}", target.pid);
-        let alive = lab.oracle.survivors_after(after_front());
+        let alive = env.oracle.survivors_after(after_front());
         if !alive.is_empty() {
             return Err(format!("{what}: {} ms later: {alive:?}", killed.elapsed().as_millis()));
         }
         if running.wait_exit(PATIENCE).is_none() {
             return Err(format!("{what}: the front is gone but not for its parent"));
         }
-        nothing_left(&lab, &format!("{what}; {}", running.stderr()))
+        nothing_left(&env, &format!("{what}; {}", running.stderr()))
     });
 }
 
@@ -172,18 +172,18 @@ fn the_front_may_be_killed_at_any_instant() {
 #[test]
 fn a_front_that_is_killed_in_its_first_moments_leaves_no_litter() {
     all_hold(2, &spread(), |&(round, setting)| {
-        let lab = TestEnv::enclosed(setting);
-        let quell = lab.run().args(["--contain", setting.contain.word(), "--grace", "100ms"]);
-        let mut child = quell.command(["sleep", &lab.oracle.nap()]).spawn();
+        let env = TestEnv::enclosed(setting);
+        let quell = env.run().args(["--contain", setting.contain.word(), "--grace", "100ms"]);
+        let mut child = quell.command(["sleep", &env.oracle.nap()]).spawn();
         // From the exec on, past the helpers that come before quell; the sleep is the race.
-        let (exe, quell) = (format!("/proc/{}/exe", child.id()), fs::canonicalize(lab.quell_path()));
+        let (exe, quell) = (format!("/proc/{}/exe", child.id()), fs::canonicalize(env.quell_path()));
         while fs::read_link(&exe).is_ok_and(|exe| quell.as_ref().is_ok_and(|quell| exe != *quell)) {}
         let pause = pause_up_to(3_000);
         let killed = child.kill().and_then(|()| child.wait());
         let what = format!("round {round}, {setting}, front killed after {pause:?}: {killed:?}");
         // Before the keeper is gone it may not even have begun.
-        let alive = lab.oracle.survivors_after(PATIENCE);
-        if alive.is_empty() { nothing_left(&lab, &what) } else { Err(format!("{what}: {alive:?}")) }
+        let alive = env.oracle.survivors_after(PATIENCE);
+        if alive.is_empty() { nothing_left(&env, &what) } else { Err(format!("{what}: {alive:?}")) }
     });
 }
 
@@ -194,13 +194,13 @@ fn the_keeper_may_be_killed_at_any_instant() {
 
 #[test]
 fn a_second_term_kills_at_once() {
-    let lab = TestEnv::as_me();
-    let file = lab.path("receipt.json");
-    let quell = lab.run().args(["--grace", "20s", "--receipt"]).args([&file]);
+    let env = TestEnv::as_me();
+    let file = env.path("receipt.json");
+    let quell = env.run().args(["--grace", "20s", "--receipt"]).args([&file]);
     let mut running = quell.actor("ignore-term", None).start();
     running.wait_ready().expect("ready");
     running.front.signal("TERM");
-    let stopping = || lab.records().iter().any(|record| record.state == "stopping");
+    let stopping = || env.records().iter().any(|record| record.state == "stopping");
     assert!(eventually(PATIENCE, stopping), "the first one is not heard");
     // Those that come within a tenth of a second are one request.
     std::thread::sleep(Duration::from_millis(150));
@@ -208,14 +208,14 @@ fn a_second_term_kills_at_once() {
     running.wait_exit(PATIENCE).expect("quell returns");
     let receipt = receipt(&file).expect("a receipt");
     assert!(grace_used(&receipt).is_some_and(|used| used < 20.0), "{receipt:#}");
-    assert_eq!(lab.leftovers(), Vec::<String>::new());
+    assert_eq!(env.leftovers(), Vec::<String>::new());
 }
 
 #[test]
 fn a_polite_tree_ends_the_wait_as_soon_as_it_is_gone() {
     for setting in Setting::all() {
-        let lab = TestEnv::with(setting);
-        let quell = lab.run().args(["--contain", setting.contain.word(), "--grace", "20s"]);
+        let env = TestEnv::with(setting);
+        let quell = env.run().args(["--contain", setting.contain.word(), "--grace", "20s"]);
         let mut running = quell.actor("polite", Some("100")).start();
         running.wait_ready().expect("ready");
         let asked = Instant::now();
@@ -225,20 +225,20 @@ fn a_polite_tree_ends_the_wait_as_soon_as_it_is_gone() {
         assert!(took >= Duration::from_millis(95), "{setting}: there was no grace: {took:?}");
         // `events.rs` shows in a trace that nothing but events is waited for; this is about the 20 s of grace.
         assert!(took < Duration::from_secs(15), "{setting}: {took:?} for a tree that was gone after 0.1 s");
-        assert_eq!(lab.leftovers(), Vec::<String>::new(), "{setting}");
+        assert_eq!(env.leftovers(), Vec::<String>::new(), "{setting}");
     }
 }
 
 #[test]
 fn a_stopped_program_is_woken_to_hear_the_request() {
     for setting in Setting::all() {
-        let lab = TestEnv::with(setting);
-        let quell = lab.run().args(["--contain", setting.contain.word(), "--grace", "20s"]);
+        let env = TestEnv::with(setting);
+        let quell = env.run().args(["--contain", setting.contain.word(), "--grace", "20s"]);
         // The shell's trap can run only once it goes on; killed, it would not exit with 7.
         let script = "trap 'exit 7' TERM; echo ready >$QUELL_TEST_READY; kill -STOP $$; sleep $N & wait";
         let mut running = quell.script(script).start();
         running.wait_ready().expect("ready");
-        let stopped = || lab.oracle.survivors().iter().any(|process| process.state() == Some('T'));
+        let stopped = || env.oracle.survivors().iter().any(|process| process.state() == Some('T'));
         assert!(eventually(PATIENCE, stopped), "{setting}: it does not stop itself");
         running.front.signal("TERM");
         let done = running.finish();

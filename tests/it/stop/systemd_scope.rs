@@ -38,9 +38,9 @@ enum Stop {
 }
 
 fn is_gone(manager: &SystemdUser, kind: &str, stop: Stop) -> Result<(), String> {
-    let lab = TestEnv::beside(manager);
-    let file = lab.path("receipt.json");
-    let mut quell = lab.run().args(["--grace", "300ms", "--receipt"]).args([&file]);
+    let env = TestEnv::beside(manager);
+    let file = env.path("receipt.json");
+    let mut quell = env.run().args(["--grace", "300ms", "--receipt"]).args([&file]);
     if stop == Stop::Timeout {
         quell = quell.args(["--timeout", "500ms"]);
     }
@@ -58,11 +58,11 @@ fn is_gone(manager: &SystemdUser, kind: &str, stop: Stop) -> Result<(), String> 
     let status = running.wait_exit(PATIENCE).ok_or("quell did not return")?;
     // A killed front leaves its keeper to finish.
     let patience = if stop == Stop::KillFront { PATIENCE } else { Duration::ZERO };
-    let alive = lab.oracle.survivors_after(patience);
+    let alive = env.oracle.survivors_after(patience);
     if !alive.is_empty() {
         return Err(format!("{status}, alive: {alive:?}; {}", running.stderr()));
     }
-    let left = lab.leftovers_after(PATIENCE);
+    let left = env.leftovers_after(PATIENCE);
     if !left.is_empty() {
         return Err(format!("{status}, left: {left:?}; {}", running.stderr()));
     }
@@ -100,12 +100,12 @@ fn a_tree_in_a_scope_is_gone_after_every_stop() {
 fn auto_and_cgroup_take_a_scope_where_there_is_no_better() {
     beside_a_manager("auto_and_cgroup_take_a_scope_where_there_is_no_better", |manager| {
         for contain in ["auto", "cgroup"] {
-            let lab = TestEnv::beside(manager);
-            let done = lab.run().args(["--json", "--contain", contain]).sh("exit 3").finish();
+            let env = TestEnv::beside(manager);
+            let done = env.run().args(["--json", "--contain", contain]).sh("exit 3").finish();
             assert_eq!(done.code(), Some(3), "{contain}: {}", done.stderr);
             let receipt = &done.envelope()["data"];
             assert_eq!(receipt["held"]["containment"], "scope", "{contain}: {receipt:#}");
-            assert_eq!(lab.leftovers_after(PATIENCE), Vec::<String>::new(), "{contain}");
+            assert_eq!(env.leftovers_after(PATIENCE), Vec::<String>::new(), "{contain}");
         }
     });
 }
@@ -119,8 +119,8 @@ fn a_limit_that_the_manager_can_not_hold_is_refused() {
             ("cpu", "--limit-cpu", "1"),
         ];
         for (controller, option, value) in limits {
-            let lab = TestEnv::beside(manager);
-            let done = lab.run().args(["--json", option, value]).sh("touch ran; exit 3").finish();
+            let env = TestEnv::beside(manager);
+            let done = env.run().args(["--json", option, value]).sh("touch ran; exit 3").finish();
             let envelope = done.envelope();
             if manager.has_controller(controller) {
                 assert_eq!(done.code(), Some(3), "{option}: {envelope:#}");
@@ -130,10 +130,10 @@ fn a_limit_that_the_manager_can_not_hold_is_refused() {
                 let code = envelope["error"]["code"].as_str().unwrap_or_default();
                 let honest = ["limit_unavailable", "containment_unavailable"].contains(&code);
                 assert!(honest, "{option}: {envelope:#}");
-                assert!(!lab.path("ran").exists(), "{option}: it ran without its limit");
-                assert!(lab.records().is_empty(), "{option}: {:?}", lab.records());
+                assert!(!env.path("ran").exists(), "{option}: it ran without its limit");
+                assert!(env.records().is_empty(), "{option}: {:?}", env.records());
             }
-            assert_eq!(lab.leftovers_after(PATIENCE), Vec::<String>::new(), "{option}");
+            assert_eq!(env.leftovers_after(PATIENCE), Vec::<String>::new(), "{option}");
         }
     });
 }
@@ -143,12 +143,12 @@ fn a_lost_scope_is_gone_after_a_sweep() {
     beside_a_manager("a_lost_scope_is_gone_after_a_sweep", |manager| {
         let setting = Setting { contain: Contain::Cgroup, user: User::Ordinary };
         for kind in ["tree", "setsid", "daemon-exit"] {
-            let lab = TestEnv::beside(manager);
-            let _running = lose(&lab, setting, (kind, None, None)).expect(kind);
-            assert!(!lab.oracle.survivors().is_empty(), "{kind}: no process is left to be swept");
-            let (done, report) = sweep(&lab);
-            assert_eq!(lab.oracle.survivors(), vec![], "{kind}: {report:#}");
-            let receipt = only_receipt(&lab).expect(kind);
+            let env = TestEnv::beside(manager);
+            let _running = lose(&env, setting, (kind, None, None)).expect(kind);
+            assert!(!env.oracle.survivors().is_empty(), "{kind}: no process is left to be swept");
+            let (done, report) = sweep(&env);
+            assert_eq!(env.oracle.survivors(), vec![], "{kind}: {report:#}");
+            let receipt = only_receipt(&env).expect(kind);
             assert_eq!(receipt["held"]["containment"], "scope", "{kind}: {receipt:#}");
             assert_eq!(cause(&receipt), "keeper_lost", "{kind}");
             says_what_is_known(done.code(), &receipt).expect(kind);

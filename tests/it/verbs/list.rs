@@ -17,15 +17,15 @@ pub(crate) fn has_no_control_characters(text: &str) {
     assert!(bad.is_empty(), "{bad:?} in {text:?}");
 }
 
-fn list(lab: &TestEnv, options: &[&str]) -> Finished {
-    let done = lab.quell("list").args(options).finish();
+fn list(env: &TestEnv, options: &[&str]) -> Finished {
+    let done = env.quell("list").args(options).finish();
     // The end of a lost job may not be proven, which is told.
     assert!(matches!(done.code(), Some(0 | 5)), "{options:?}: {}", done.stderr);
     done
 }
 
-fn ids(lab: &TestEnv, options: &[&str]) -> Vec<String> {
-    list(lab, &[&["--ids"], options].concat()).stdout.lines().map(str::to_owned).collect()
+fn ids(env: &TestEnv, options: &[&str]) -> Vec<String> {
+    list(env, &[&["--ids"], options].concat()).stdout.lines().map(str::to_owned).collect()
 }
 
 /// The line of the table for a job.
@@ -38,16 +38,16 @@ fn row<'t>(table: &'t str, job: &Background<'_>) -> &'t str {
 #[test]
 fn live_ended_and_lost_jobs_are_shown_as_what_they_are() {
     for user in User::all() {
-        let lab = TestEnv::new(user);
-        let live = lab.start().args(["--name", "web"]).command(["sleep", &lab.oracle.nap()]).begin();
-        let failed = lab.start().sh("exit 3").begin();
-        let killed = lab.start().command(["sleep", &lab.oracle.nap()]).begin();
+        let env = TestEnv::new(user);
+        let live = env.start().args(["--name", "web"]).command(["sleep", &env.oracle.nap()]).begin();
+        let failed = env.start().sh("exit 3").begin();
+        let killed = env.start().command(["sleep", &env.oracle.nap()]).begin();
         killed.stop(&["--now"]);
         assert!(failed.wait_over(PATIENCE));
-        let lost = lab.start().args(["--contain", "reaper"]).command(["sleep", &lab.oracle.nap()]).begin();
+        let lost = env.start().args(["--contain", "reaper"]).command(["sleep", &env.oracle.nap()]).begin();
         lost.lose();
 
-        let done = list(&lab, &[]);
+        let done = list(&env, &[]);
         let table = &done.stdout;
         assert!(table.starts_with("ID "), "{table}");
         assert!(row(table, &live).contains(" web ") && row(table, &live).contains(" running "), "{table}");
@@ -60,9 +60,9 @@ fn live_ended_and_lost_jobs_are_shown_as_what_they_are() {
             table.lines().nth(1).is_some_and(|first| row(table, &live) == first),
             "live ones first: {table}"
         );
-        assert_eq!(list(&lab, &[]).stderr, "", "what is finished is told once");
+        assert_eq!(list(&env, &[]).stderr, "", "what is finished is told once");
 
-        let envelope = list(&lab, &["--json"]).envelope();
+        let envelope = list(&env, &["--json"]).envelope();
         assert_eq!(envelope["data"]["jobs"].as_array().map(Vec::len), Some(4), "{envelope:#}");
         assert_eq!((&envelope["data"]["more"], &envelope["type"]), (&0.into(), &"list".into()));
     }
@@ -70,29 +70,29 @@ fn live_ended_and_lost_jobs_are_shown_as_what_they_are() {
 
 #[test]
 fn a_lost_job_is_found_also_in_a_list_of_ended_ones() {
-    let lab = TestEnv::as_me();
-    let lost = lab.start().command(["sleep", &lab.oracle.nap()]).begin();
+    let env = TestEnv::as_me();
+    let lost = env.start().command(["sleep", &env.oracle.nap()]).begin();
     lost.lose();
-    assert_eq!(ids(&lab, &["--state", "running"]), Vec::<String>::new());
-    assert_eq!(ids(&lab, &["--state", "ended"]).join(" "), lost.id);
+    assert_eq!(ids(&env, &["--state", "running"]), Vec::<String>::new());
+    assert_eq!(ids(&env, &["--state", "ended"]).join(" "), lost.id);
     assert!(lost.wait_quiet(PATIENCE).is_empty());
 }
 
 #[test]
 fn a_program_gets_whole_lines_and_a_person_lines_that_fit() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     let long = "x".repeat(300);
     let name = "n".repeat(64);
-    let nap = lab.oracle.nap();
+    let nap = env.oracle.nap();
     let job =
-        lab.start().args(["--name", &name]).command(["sh", "-c", &format!("sleep {nap}; : {long}")]).begin();
-    assert!(row(&list(&lab, &[]).stdout, &job).contains(&long));
-    let done = lab.quell("list").env("COLUMNS", "80").finish();
+        env.start().args(["--name", &name]).command(["sh", "-c", &format!("sleep {nap}; : {long}")]).begin();
+    assert!(row(&list(&env, &[]).stdout, &job).contains(&long));
+    let done = env.quell("list").env("COLUMNS", "80").finish();
     assert!(done.stdout.lines().all(|line| line.chars().count() <= 80), "{}", done.stdout);
     let line = row(&done.stdout, &job);
     assert!(line.contains("nn… ") && line.ends_with('…') && line.contains("sh -c "), "{line}");
 
-    let terminal = Terminal::open(&lab);
+    let terminal = Terminal::open(&env);
     terminal.line("$Q list; $Q status $($Q list --ids); echo done");
     let screen = terminal.wait_for_line("done");
     // Lines that the terminal had to wrap come as one.
@@ -103,13 +103,13 @@ fn a_program_gets_whole_lines_and_a_person_lines_that_fit() {
 
 #[test]
 fn colours_are_for_terminals_and_on_request() {
-    let lab = TestEnv::as_me();
-    let _job = lab.start().command(["sleep", &lab.oracle.nap()]).begin();
+    let env = TestEnv::as_me();
+    let _job = env.start().command(["sleep", &env.oracle.nap()]).begin();
     let escape = '\u{1b}';
-    assert!(!list(&lab, &[]).stdout.contains(escape));
-    let terminal = Terminal::open(&lab);
+    assert!(!list(&env, &[]).stdout.contains(escape));
+    let terminal = Terminal::open(&env);
     let seen = |name: &str, variable: &str| {
-        let file = lab.path(name);
+        let file = env.path(name);
         // script(1) gives the command a terminal and keeps what it wrote.
         terminal.line(&format!(
             "{variable} script -qec \"$Q list\" {} >/dev/null; echo {name} done",
@@ -124,12 +124,12 @@ fn colours_are_for_terminals_and_on_request() {
 
 #[test]
 fn a_command_line_can_not_speak_to_the_terminal() {
-    let lab = TestEnv::as_me();
-    let script = format!("sleep {} # \u{1b}]0;pwned\u{7}\u{9b}2J\r\nx\u{202e}", lab.oracle.nap());
-    let job = lab.start().args(["--tag", "k=\u{1b}[31m"]).sh(&script).begin();
+    let env = TestEnv::as_me();
+    let script = format!("sleep {} # \u{1b}]0;pwned\u{7}\u{9b}2J\r\nx\u{202e}", env.oracle.nap());
+    let job = env.start().args(["--tag", "k=\u{1b}[31m"]).sh(&script).begin();
     for verb in ["list", "status", "tree"] {
         let words: &[&str] = if verb == "list" { &[] } else { &[&job.id] };
-        let done = lab.quell(verb).args(words).finish();
+        let done = env.quell(verb).args(words).finish();
         has_no_control_characters(&done.stdout);
         assert!(
             done.stdout.contains("pwned") && !done.stdout.contains('\u{202e}'),
@@ -138,34 +138,34 @@ fn a_command_line_can_not_speak_to_the_terminal() {
         );
     }
     job.stop(&[]);
-    has_no_control_characters(&lab.quell("tree").args([&job.id]).finish().stdout);
+    has_no_control_characters(&env.quell("tree").args([&job.id]).finish().stdout);
 }
 
 #[test]
 fn the_short_ids_of_the_table_are_understood() {
-    let lab = TestEnv::as_me();
-    let jobs: Vec<Background<'_>> = (0..6).map(|_| lab.start().command(["true"]).begin()).collect();
+    let env = TestEnv::as_me();
+    let jobs: Vec<Background<'_>> = (0..6).map(|_| env.start().command(["true"]).begin()).collect();
     assert!(jobs.iter().all(|job| job.wait_over(PATIENCE)));
-    let table = list(&lab, &["--limit", "3"]).stdout;
+    let table = list(&env, &["--limit", "3"]).stdout;
     let short: Vec<&str> = table.lines().skip(1).filter_map(|line| line.split(' ').next()).collect();
     assert_eq!(short.len(), 3, "{table}");
     for id in short {
         assert!((8..=26).contains(&id.len()), "{table}");
-        let done = lab.quell("status").args([id]).finish();
+        let done = env.quell("status").args([id]).finish();
         assert_eq!(done.code(), Some(0), "{id}: {}", done.stderr);
     }
 }
 
 #[test]
 fn filters_let_through_what_was_asked_for() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     let a =
-        lab.start().args(["--name", "a", "--tag", "team=x"]).command(["sleep", &lab.oracle.nap()]).begin();
-    let b = lab.start().args(["--tag", "team=y", "--owner", "session:s"]).command(["true"]).begin();
-    let c = lab.start().args(["--name", "c"]).sh("exit 1").begin();
+        env.start().args(["--name", "a", "--tag", "team=x"]).command(["sleep", &env.oracle.nap()]).begin();
+    let b = env.start().args(["--tag", "team=y", "--owner", "session:s"]).command(["true"]).begin();
+    let c = env.start().args(["--name", "c"]).sh("exit 1").begin();
     assert!(b.wait_over(PATIENCE) && c.wait_over(PATIENCE));
     let only = |options: &[&str], wanted: &[&Background<'_>]| {
-        let found: BTreeSet<String> = ids(&lab, options).into_iter().collect();
+        let found: BTreeSet<String> = ids(&env, options).into_iter().collect();
         let wanted: BTreeSet<String> = wanted.iter().map(|job| job.id.clone()).collect();
         assert_eq!(found, wanted, "{options:?}");
     };
@@ -180,17 +180,17 @@ fn filters_let_through_what_was_asked_for() {
     only(&["--since", "1h"], &[&a, &b, &c]);
     only(&["--since", "0"], &[&a]);
     for options in [["--state", "dead"], ["--tag", "=x"], ["--since", "soon"], ["--limit", "-1"]] {
-        one_clear_line(&lab.quell("list").args(options).finish(), 2);
-        let done = lab.quell("list").args(options).args(["--json"]).finish();
+        one_clear_line(&env.quell("list").args(options).finish(), 2);
+        let done = env.quell("list").args(options).args(["--json"]).finish();
         assert_eq!((done.code(), &done.envelope()["ok"]), (Some(2), &false.into()), "{options:?}");
     }
 }
 
 /// Puts copies of an ended job on record, as many as `count`; their ids, oldest first.
-pub(crate) fn multiply(lab: &TestEnv, job: &Background<'_>, count: usize) -> Vec<String> {
+pub(crate) fn multiply(env: &TestEnv, job: &Background<'_>, count: usize) -> Vec<String> {
     let digits: Vec<char> = "0123456789ABCDEFGHJKMNPQRSTVWXYZ".chars().collect();
     let own = |path: &Path| {
-        if lab.user() == User::Ordinary && am_root() {
+        if env.user() == User::Ordinary && am_root() {
             chown(path, Some(NOBODY), Some(NOBODY)).expect("chown");
         }
     };
@@ -198,7 +198,7 @@ pub(crate) fn multiply(lab: &TestEnv, job: &Background<'_>, count: usize) -> Vec
         let tail: String =
             [number / 1024 % 32, number / 32 % 32, number % 32].map(|at| digits[at]).iter().collect();
         let id = format!("00{}{tail}", &job.id[2..23]);
-        let dir = lab.home().join("jobs").join(&id);
+        let dir = env.home().join("jobs").join(&id);
         fs::create_dir(&dir).expect("a job's directory");
         for name in ["spec.json", "state.jsonl", "receipt.json"] {
             let text = fs::read_to_string(job.dir().join(name)).expect("an ended job's file");
@@ -206,7 +206,7 @@ pub(crate) fn multiply(lab: &TestEnv, job: &Background<'_>, count: usize) -> Vec
             own(&dir.join(name));
         }
         own(&dir);
-        let note = lab.home().join("done").join(&id);
+        let note = env.home().join("done").join(&id);
         fs::write(&note, "").expect("a note");
         own(&note);
         id
@@ -216,21 +216,21 @@ pub(crate) fn multiply(lab: &TestEnv, job: &Background<'_>, count: usize) -> Vec
 
 #[test]
 fn two_thousand_finished_jobs_are_all_found() {
-    let lab = TestEnv::as_me();
-    let first = lab.start().command(["true"]).begin();
+    let env = TestEnv::as_me();
+    let first = env.start().command(["true"]).begin();
     assert!(first.wait_over(PATIENCE));
-    let live = lab.start().command(["sleep", &lab.oracle.nap()]).begin();
-    let mut all: Vec<String> = multiply(&lab, &first, 2000);
+    let live = env.start().command(["sleep", &env.oracle.nap()]).begin();
+    let mut all: Vec<String> = multiply(&env, &first, 2000);
     all.extend([first.id.clone(), live.id.clone()]);
-    let found = ids(&lab, &["--all"]);
+    let found = ids(&env, &["--all"]);
     assert_eq!(found.first(), Some(&live.id));
     assert_eq!(found.len(), 2002);
     let found: BTreeSet<String> = found.into_iter().collect();
     assert_eq!(found, all.into_iter().collect());
-    let done = list(&lab, &[]);
+    let done = list(&env, &[]);
     assert_eq!(done.stdout.lines().count(), 12, "{}", done.stdout);
     assert!(done.stderr.contains("1991 more have ended"), "{}", done.stderr);
-    let table = list(&lab, &["--all"]).stdout;
+    let table = list(&env, &["--all"]).stdout;
     let short: BTreeSet<&str> = table.lines().skip(1).filter_map(|line| line.split(' ').next()).collect();
     assert_eq!(short.len(), 2002, "some are shortened to the same");
 }

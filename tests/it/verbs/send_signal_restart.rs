@@ -9,66 +9,66 @@ use quell_tests::{
     test_env::TestEnv,
 };
 
-fn to(lab: &TestEnv, verb: &str, job: &Background<'_>, words: &[&str]) -> Finished {
-    lab.quell(verb).args([job.id.as_str()]).args(words).finish()
+fn to(env: &TestEnv, verb: &str, job: &Background<'_>, words: &[&str]) -> Finished {
+    env.quell(verb).args([job.id.as_str()]).args(words).finish()
 }
 
 #[test]
 fn what_is_sent_is_read_and_the_end_is_the_end() {
-    let lab = TestEnv::as_me();
-    let job = lab.start().args(["--stdin", "pipe"]).command(["cat"]).begin();
-    assert_eq!(to(&lab, "send", &job, &["two", "words"]).code(), Some(0));
-    assert_eq!(to(&lab, "send", &job, &["--no-newline", "no end"]).code(), Some(0));
+    let env = TestEnv::as_me();
+    let job = env.start().args(["--stdin", "pipe"]).command(["cat"]).begin();
+    assert_eq!(to(&env, "send", &job, &["two", "words"]).code(), Some(0));
+    assert_eq!(to(&env, "send", &job, &["--no-newline", "no end"]).code(), Some(0));
     let input: Vec<u8> = (0..3_000_000u32).map(|n| (n % 251) as u8).collect();
-    fs::write(lab.path("input"), &input).expect("a file");
-    let done = to(&lab, "send", &job, &["--file", "input", "--json"]);
+    fs::write(env.path("input"), &input).expect("a file");
+    let done = to(&env, "send", &job, &["--file", "input", "--json"]);
     assert_eq!((done.code(), &done.envelope()["data"]["bytes"]), (Some(0), &input.len().into()));
-    let own = File::open(lab.path("input")).expect("the file");
-    let done = lab.quell("send").args([job.id.as_str(), "--eof"]).stdin(own).finish();
+    let own = File::open(env.path("input")).expect("the file");
+    let done = env.quell("send").args([job.id.as_str(), "--eof"]).stdin(own).finish();
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     assert!(job.wait_over(PATIENCE), "cat goes on: {}", job.state());
     let read = fs::read(job.dir().join("stdout.log")).expect("the output");
     assert!(read == [b"two words\nno end", &input[..], &input[..]].concat(), "{} bytes", read.len());
-    let late = to(&lab, "send", &job, &["more"]);
+    let late = to(&env, "send", &job, &["more"]);
     assert_eq!(late.code(), Some(1));
 }
 
 #[test]
 fn a_program_that_never_reads_is_not_waited_for_for_ever() {
-    let lab = TestEnv::as_me();
-    let fifo = lab.path("go");
+    let env = TestEnv::as_me();
+    let fifo = env.path("go");
     let made = std::process::Command::new("mkfifo").arg("-m666").arg(&fifo).status();
     assert!(made.is_ok_and(|status| status.success()));
-    let job = lab.start().args(["--stdin", "pipe"]).sh("read line <go; cat | wc -c").begin();
-    fs::write(lab.path("input"), vec![b'x'; 300_000]).expect("a file");
-    let done = to(&lab, "send", &job, &["--file", "input", "--timeout", "300ms", "--json"]);
+    let job = env.start().args(["--stdin", "pipe"]).sh("read line <go; cat | wc -c").begin();
+    fs::write(env.path("input"), vec![b'x'; 300_000]).expect("a file");
+    let done = to(&env, "send", &job, &["--file", "input", "--timeout", "300ms", "--json"]);
     assert_eq!(done.code(), Some(6));
     let error = done.envelope()["error"].clone();
     assert_eq!(error["code"], "timed_out");
     let sent = error["details"]["sent"].as_u64().expect("how much");
     assert!((1..300_000).contains(&sent), "{sent}");
     // Nothing of the rest arrives later: neither of this one nor of one that was killed while it waited.
-    let mut killed = lab.quell("send").args([job.id.as_str(), "--file", "input"]).start();
+    let mut killed = env.quell("send").args([job.id.as_str(), "--file", "input"]).start();
     assert!(eventually(PATIENCE, || killed.front.state() == Some('S')));
     std::thread::sleep(Duration::from_millis(200)); // It waits in a read, as it did before it had said anything.
     assert!(killed.front.signal("KILL") && killed.wait_exit(PATIENCE).is_some());
     // The keeper hears of that by the end of the line, and before anything that is asked later.
-    assert_eq!(to(&lab, "tree", &job, &[]).code(), Some(0));
+    assert_eq!(to(&env, "tree", &job, &[]).code(), Some(0));
     fs::write(&fifo, "go\n").expect("the fifo");
-    assert_eq!(to(&lab, "send", &job, &["--file", "/dev/null", "--eof"]).code(), Some(0));
+    assert_eq!(to(&env, "send", &job, &["--file", "/dev/null", "--eof"]).code(), Some(0));
     assert!(job.wait_over(PATIENCE));
     assert_eq!(job.output("stdout").trim(), sent.to_string());
 }
 
 #[test]
 fn a_terminal_is_written_to_and_ended() {
-    let lab = TestEnv::as_me();
-    let job = lab.start().args(["--pty"]).sh("stty -echo; echo up; cat; echo over").begin();
+    let env = TestEnv::as_me();
+    let job = env.start().args(["--pty"]).sh("stty -echo; echo up; cat; echo over").begin();
     assert!(eventually(PATIENCE, || job.output("stdout").contains("up")));
-    assert_eq!(to(&lab, "send", &job, &["hello"]).code(), Some(0));
+    assert_eq!(to(&env, "send", &job, &["hello"]).code(), Some(0));
     assert!(eventually(PATIENCE, || job.output("stdout").contains("hello")));
     // In the midst of a line, too.
-    assert_eq!(to(&lab, "send", &job, &["--no-newline", "--eof", "half"]).code(), Some(0));
+    assert_eq!(to(&env, "send", &job, &["--no-newline", "--eof", "half"]).code(), Some(0));
     assert!(job.wait_over(PATIENCE), "{}", job.output("stdout"));
     assert_eq!(job.output("stdout").replace('\r', ""), "up\nhello\nhalfover\n");
 }
@@ -76,63 +76,63 @@ fn a_terminal_is_written_to_and_ended() {
 /// A tab is a control character, and no end of a line: the first ^D behind it only hands over what there is of it.
 #[test]
 fn a_terminals_input_ends_also_behind_a_tab() {
-    let lab = TestEnv::as_me();
-    let job = lab.start().args(["--pty"]).sh("stty -echo; echo up; cat >got").begin();
+    let env = TestEnv::as_me();
+    let job = env.start().args(["--pty"]).sh("stty -echo; echo up; cat >got").begin();
     assert!(eventually(PATIENCE, || job.output("stdout").contains("up")));
-    assert_eq!(to(&lab, "send", &job, &["--no-newline", "abc\t", "--eof"]).code(), Some(0));
+    assert_eq!(to(&env, "send", &job, &["--no-newline", "abc\t", "--eof"]).code(), Some(0));
     assert!(job.wait_over(PATIENCE), "cat goes on: {}", job.state());
-    assert_eq!(fs::read_to_string(lab.path("got")).expect("what it read"), "abc\t");
+    assert_eq!(fs::read_to_string(env.path("got")).expect("what it read"), "abc\t");
 }
 
 #[test]
 fn a_job_without_an_input_says_so() {
-    let lab = TestEnv::as_me();
-    let job = lab.start().command(["sleep", "300"]).begin();
+    let env = TestEnv::as_me();
+    let job = env.start().command(["sleep", "300"]).begin();
     for words in [&["x"][..], &["--eof", "--file", "/dev/null"]] {
-        let done = to(&lab, "send", &job, words);
+        let done = to(&env, "send", &job, words);
         assert_eq!(done.code(), Some(1), "{words:?}");
         assert!(done.stderr.contains("--stdin pipe"), "{}", done.stderr);
     }
-    assert_eq!(to(&lab, "send", &job, &["x", "--file", "y"]).code(), Some(2));
-    assert_eq!(lab.quell("send").args(["nosuch", "x"]).finish().code(), Some(3));
+    assert_eq!(to(&env, "send", &job, &["x", "--file", "y"]).code(), Some(2));
+    assert_eq!(env.quell("send").args(["nosuch", "x"]).finish().code(), Some(3));
 }
 
 #[test]
 fn a_signal_reaches_the_root_or_the_tree_and_an_unknown_signal_is_not_sent() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     let script = "trap 'echo hup' HUP; trap 'echo usr1' USR1
         (trap 'echo child' USR1; trap '' HUP; echo ready >$QUELL_TEST_READY; while :; do sleep 0.05; done) &
         while :; do sleep 0.05; done";
-    let job = lab.start().script(script).begin();
-    let done = to(&lab, "signal", &job, &["hup"]);
+    let job = env.start().script(script).begin();
+    let done = to(&env, "signal", &job, &["hup"]);
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     assert!(done.stdout.ends_with("HUP sent to 1 process\n"), "{}", done.stdout);
     assert!(eventually(PATIENCE, || job.output("stdout").contains("hup")));
     for (word, says) in
-        [("TREM", "did you mean TERM?"), ("99", "is not a signal"), ("KILLALL", "is not a signal")]
+        [("TREM", "did you mean TERM?"), ("99", "invalid signal"), ("KILLALL", "invalid signal")]
     {
-        let done = to(&lab, "signal", &job, &[word]);
+        let done = to(&env, "signal", &job, &[word]);
         assert_eq!(done.code(), Some(2), "{word}");
         assert!(done.stderr.contains(says), "{}", done.stderr);
     }
-    let done = to(&lab, "signal", &job, &["SIGUSR1", "--tree", "--json"]);
+    let done = to(&env, "signal", &job, &["SIGUSR1", "--tree", "--json"]);
     assert!(done.envelope()["data"]["sent"].as_u64() >= Some(2), "{}", done.stdout);
     let got = |word: &str| job.output("stdout").lines().any(|line| line == word);
     assert!(eventually(PATIENCE, || got("usr1") && got("child")), "{}", job.output("stdout"));
     assert_eq!(job.state(), "running");
-    assert_eq!(to(&lab, "signal", &job, &["KILL"]).code(), Some(0));
+    assert_eq!(to(&env, "signal", &job, &["KILL"]).code(), Some(0));
     assert!(job.wait_over(PATIENCE));
-    let late = to(&lab, "signal", &job, &["HUP", "--json"]);
+    let late = to(&env, "signal", &job, &["HUP", "--json"]);
     assert_eq!((late.code(), &late.envelope()["error"]["code"]), (Some(1), &"wrong_state".into()));
 }
 
 /// P9: the caller of a `quell signal` that killed the root is known, and a kill without quell is not attributed to it.
 #[test]
 fn a_death_of_a_signal_that_was_asked_for_is_its_askers() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     for word in ["TERM", "KILL", "ABRT"] {
-        let job = lab.start().command(["sleep", &lab.oracle.nap()]).begin();
-        assert_eq!(to(&lab, "signal", &job, &[word]).code(), Some(0));
+        let job = env.start().command(["sleep", &env.oracle.nap()]).begin();
+        assert_eq!(to(&env, "signal", &job, &[word]).code(), Some(0));
         assert!(job.wait_over(PATIENCE), "{word}: {}", job.state());
         assert!(job.events().contains(&"signaled".into()), "{word}: {:?}", job.events());
         let last = job.record().expect("a record")["last"].take();
@@ -145,8 +145,8 @@ fn a_death_of_a_signal_that_was_asked_for_is_its_askers() {
         assert_eq!(last["outcome"]["signal"], word);
     }
     let script = "trap '' USR1; echo ready >$QUELL_TEST_READY; sleep $N & wait";
-    let job = lab.start().script(script).begin();
-    assert_eq!(to(&lab, "signal", &job, &["USR1"]).code(), Some(0));
+    let job = env.start().script(script).begin();
+    assert_eq!(to(&env, "signal", &job, &["USR1"]).code(), Some(0));
     assert!(job.process("root").expect("a root").signal("KILL"));
     assert!(job.wait_over(PATIENCE), "{}", job.state());
     assert_eq!(job.record().expect("a record")["last"]["ending"]["cause"], "external_signal");
@@ -154,77 +154,77 @@ fn a_death_of_a_signal_that_was_asked_for_is_its_askers() {
 
 #[test]
 fn a_restart_has_a_new_id_and_the_same_command_place_and_name() {
-    let lab = TestEnv::as_me();
-    fs::create_dir(lab.path("place")).expect("a directory");
+    let env = TestEnv::as_me();
+    fs::create_dir(env.path("place")).expect("a directory");
     let script = "echo $COLOUR; pwd; printf '%s\\n' \"$1\"; exec sleep 300";
-    let old = lab
+    let old = env
         .start()
         .args(["--name", "web", "--tag", "a=b", "--cwd", "place", "--env", "COLOUR=red"])
         .command(["sh", "-c", script, "sh", "a  'b'"])
         .begin();
     assert!(eventually(PATIENCE, || old.output("stdout").lines().count() == 3));
-    let done = lab.quell("restart").args(["web"]).env("COLOUR", "blue").finish();
+    let done = env.quell("restart").args(["web"]).env("COLOUR", "blue").finish();
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
-    let new = lab.job(done.stdout.trim());
+    let new = env.job(done.stdout.trim());
     assert!(new.id != old.id && old.is_over() && !new.is_over());
     assert!(
         eventually(PATIENCE, || new.output("stdout") == old.output("stdout")),
         "{}",
         new.output("stdout")
     );
-    let done = lab.quell("restart").args([old.id.as_str(), "--json"]).finish();
+    let done = env.quell("restart").args([old.id.as_str(), "--json"]).finish();
     assert_eq!(done.code(), Some(1), "a live job has the name: {}", done.stdout);
-    let done = lab.quell("restart").args(["web", "--json", "--now"]).finish();
+    let done = env.quell("restart").args(["web", "--json", "--now"]).finish();
     let data = done.envelope()["data"].clone();
     assert_eq!((&data["restarted_from"], &data["job"]["name"]), (&new.id.as_str().into(), &"web".into()));
     assert_eq!(data["job"]["tags"]["a"], "b");
-    assert_eq!(lab.quell("stop").args(["--all", "--now"]).finish().code(), Some(0));
+    assert_eq!(env.quell("stop").args(["--all", "--now"]).finish().code(), Some(0));
 }
 
 #[test]
 fn a_tree_that_ignores_the_request_is_gone_before_its_successor_comes() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     let script = "trap '' TERM; (setsid sh -c \"trap '' TERM; sleep $N; sleep $N\") & echo ready >$QUELL_TEST_READY; sleep $N; sleep $N";
-    let old = lab.start().script(script).begin();
+    let old = env.start().script(script).begin();
     let keepers = ["keeper", "standby", "root"].map(|role| old.process(role).expect(role));
-    let done = to(&lab, "restart", &old, &["--grace", "1s"]);
+    let done = to(&env, "restart", &old, &["--grace", "1s"]);
     // Before it waits for the keepers, which may take a moment to exit.
     assert!(!keepers[2].is_alive(), "the old program runs beside the new one");
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     assert!(eventually(PATIENCE, || keepers.iter().all(|process| !process.is_alive())));
     let receipt = old.receipt().expect("a receipt");
     assert_eq!(receipt["verdict"]["kind"], "gone");
-    let new = lab.job(done.stdout.trim());
+    let new = env.job(done.stdout.trim());
     assert_eq!(new.stop(&["--now"]).code(), Some(0));
-    assert_eq!(lab.oracle.survivors_after(PATIENCE).len(), 0);
+    assert_eq!(env.oracle.survivors_after(PATIENCE).len(), 0);
 }
 
 #[test]
 fn a_restart_waits_for_readiness_and_refuses_what_it_can_not_do() {
-    let lab = TestEnv::as_me();
-    let job = lab
+    let env = TestEnv::as_me();
+    let job = env
         .start()
         .args(["--name", "web", "--ready-log", "^up$"])
         .sh("sleep 0.2; echo up; sleep 300")
         .begin();
-    let done = lab.quell("restart").args(["web", "--wait-ready", "20s", "--json"]).finish();
+    let done = env.quell("restart").args(["web", "--wait-ready", "20s", "--json"]).finish();
     assert_eq!((done.code(), &done.envelope()["data"]["met"]), (Some(0), &"ready".into()));
     drop(job);
-    assert_eq!(lab.quell("stop").args(["--all", "--now"]).finish().code(), Some(0));
-    let plain = lab.start().command(["sleep", "300"]).begin();
-    let done = to(&lab, "restart", &plain, &["--wait-ready", "1s"]);
+    assert_eq!(env.quell("stop").args(["--all", "--now"]).finish().code(), Some(0));
+    let plain = env.start().command(["sleep", "300"]).begin();
+    let done = to(&env, "restart", &plain, &["--wait-ready", "1s"]);
     assert_eq!((done.code(), plain.state().as_str()), (Some(1), "running"), "{}", done.stderr);
-    assert_eq!(lab.quell("restart").args(["nosuch"]).finish().code(), Some(3));
+    assert_eq!(env.quell("restart").args(["nosuch"]).finish().code(), Some(3));
 }
 
 #[test]
 fn a_restart_that_can_not_be_stops_nothing() {
-    let lab = TestEnv::as_me();
-    fs::create_dir(lab.path("place")).expect("a directory");
-    let [input, place, program] = ["in.txt", "place", "nap"].map(|name| lab.path(name));
+    let env = TestEnv::as_me();
+    fs::create_dir(env.path("place")).expect("a directory");
+    let [input, place, program] = ["in.txt", "place", "nap"].map(|name| env.path(name));
     fs::write(&input, "x").expect("a file");
     fs::copy("/bin/sleep", &program).expect("a copy");
-    let begin = |options: &[&str]| lab.start().args(options);
+    let begin = |options: &[&str]| env.start().args(options);
     let read = begin(&["--stdin", "in.txt"]).command(["sleep", "300"]).begin();
     let there = begin(&["--cwd", "place"]).command(["sleep", "300"]).begin();
     let file = begin(&[]).command(["./nap", "300"]).begin();
@@ -232,34 +232,34 @@ fn a_restart_that_can_not_be_stops_nothing() {
     fs::remove_file(input).and_then(|()| fs::remove_dir(place)).expect("removed");
     fs::remove_file(program).expect("removed");
     for (job, code) in [(&read, 125), (&there, 125), (&file, 127), (&given, 1)] {
-        let done = to(&lab, "restart", job, &[]);
+        let done = to(&env, "restart", job, &[]);
         assert_eq!((done.code(), job.state().as_str()), (Some(code), "running"), "{}", done.stderr);
     }
 }
 
 #[test]
 fn of_many_restarts_of_a_job_one_succeeds() {
-    let lab = TestEnv::as_me();
-    let old = lab.start().command(["sleep", "300"]).begin();
-    let all: Vec<_> = (0..5).map(|_| lab.quell("restart").args([&old.id]).start()).collect();
+    let env = TestEnv::as_me();
+    let old = env.start().command(["sleep", "300"]).begin();
+    let all: Vec<_> = (0..5).map(|_| env.quell("restart").args([&old.id]).start()).collect();
     let codes: Vec<_> = all.into_iter().map(|one| one.finish().code()).collect();
     assert_eq!(codes.iter().filter(|code| **code == Some(0)).count(), 1, "{codes:?}");
     assert!(codes.iter().all(|code| [Some(0), Some(1)].contains(code)), "{codes:?}");
-    let live = lab.ids("live");
+    let live = env.ids("live");
     assert_eq!(live.len(), 1, "{live:?}");
     // Nor later, also not by way of the one that came of it.
-    let done = to(&lab, "restart", &lab.job(&live[0]), &[]);
+    let done = to(&env, "restart", &env.job(&live[0]), &[]);
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
-    let done = to(&lab, "restart", &old, &["--json"]);
+    let done = to(&env, "restart", &old, &["--json"]);
     assert_eq!(done.envelope()["error"]["code"], "wrong_state", "{}", done.stdout);
-    assert_eq!(lab.ids("live").len(), 1);
-    assert_eq!(lab.quell("stop").args(["--all", "--now"]).finish().code(), Some(0));
+    assert_eq!(env.ids("live").len(), 1);
+    assert_eq!(env.quell("stop").args(["--all", "--now"]).finish().code(), Some(0));
 }
 
 #[test]
 fn a_restart_looks_for_readiness_as_often_as_was_said() {
-    let lab = TestEnv::as_me();
-    let start = lab.start().args(["--ready-cmd", "echo x >>looks; false"]);
+    let env = TestEnv::as_me();
+    let start = env.start().args(["--ready-cmd", "echo x >>looks; false"]);
     let old = start.env("QUELL_READY_INTERVAL", "20s").env("QUELL_READY_TIMEOUT", "7s");
     let old = old.command(["sleep", "300"]).begin();
     let launch = |job: &Background<'_>| {
@@ -268,9 +268,9 @@ fn a_restart_looks_for_readiness_as_often_as_was_said() {
         let ready = &launch["request"]["mode"]["background"]["ready"];
         (ready["interval"].clone(), ready["timeout"].clone())
     };
-    let done = to(&lab, "restart", &old, &["--now"]);
+    let done = to(&env, "restart", &old, &["--now"]);
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
-    let new = lab.job(done.stdout.trim());
+    let new = env.job(done.stdout.trim());
     assert_eq!(launch(&new), (20.0.into(), 7.0.into()));
-    assert_eq!(lab.quell("stop").args(["--all", "--now"]).finish().code(), Some(0));
+    assert_eq!(env.quell("stop").args(["--all", "--now"]).finish().code(), Some(0));
 }

@@ -17,66 +17,66 @@ fn over(job: &Background<'_>) -> serde_json::Value {
 #[test]
 fn a_job_outlives_the_command_and_is_gone_after_stop() {
     for setting in Setting::all() {
-        let lab = TestEnv::with(setting);
-        let job = lab.start().args(["--contain", setting.contain.word()]).actor("setsid", None).begin();
+        let env = TestEnv::with(setting);
+        let job = env.start().args(["--contain", setting.contain.word()]).actor("setsid", None).begin();
         assert_eq!(job.state(), "running", "under {setting}");
-        assert!(!lab.oracle.survivors().is_empty(), "under {setting}");
+        assert!(!env.oracle.survivors().is_empty(), "under {setting}");
         let done = job.stop(&["--grace", "200ms"]);
         assert_eq!(done.code(), Some(0), "under {setting}: {}", done.stderr);
         let receipt = over(&job);
         says_gone(&receipt).unwrap_or_else(|why| panic!("under {setting}: {why}"));
         assert_eq!(cause(&receipt), "user");
         assert!(job.wait_quiet(quell_tests::run::PATIENCE).is_empty(), "under {setting}");
-        assert_eq!(lab.leftovers(), Vec::<String>::new(), "under {setting}");
+        assert_eq!(env.leftovers(), Vec::<String>::new(), "under {setting}");
     }
 }
 
 /// What is printed when all is well is told where it can't be.
 #[test]
 fn an_id_that_can_not_be_printed_is_in_the_error() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
-    let begin = || lab.start().command(["sleep", &lab.oracle.nap()]);
+    let begin = || env.start().command(["sleep", &env.oracle.nap()]);
     let closed = begin().wrapped(["sh", "-c", "exec \"$@\" >&-", "sh"]);
     for quell in [begin().stdout(full()), closed] {
         let done = quell.finish();
         assert_eq!(done.code(), Some(125), "{}", done.stderr);
-        let live = lab.ids("live");
+        let live = env.ids("live");
         let [id] = live.as_slice() else { panic!("not one job: {live:?}") };
         assert!(done.stderr.contains(&format!("quell stop {id}")), "{}", done.stderr);
-        assert_eq!(lab.job(id).stop(&["--now"]).code(), Some(0));
+        assert_eq!(env.job(id).stop(&["--now"]).code(), Some(0));
     }
 }
 
 #[test]
 fn a_restart_that_can_not_print_the_new_id_tells_it_with_the_error() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
-    let job = lab.start().command(["sleep", &lab.oracle.nap()]).begin();
-    let done = lab.quell("restart").args([&job.id]).stdout(full).finish();
+    let job = env.start().command(["sleep", &env.oracle.nap()]).begin();
+    let done = env.quell("restart").args([&job.id]).stdout(full).finish();
     assert_eq!(done.code(), Some(125), "{}", done.stderr);
-    let live = lab.ids("live");
+    let live = env.ids("live");
     let [id] = live.as_slice() else { panic!("not one job: {live:?}") };
     assert!(*id != job.id && done.stderr.contains(&format!("quell stop {id}")), "{}", done.stderr);
-    assert_eq!(lab.job(id).stop(&["--now"]).code(), Some(0));
+    assert_eq!(env.job(id).stop(&["--now"]).code(), Some(0));
 }
 
 #[test]
 fn an_error_that_can_not_be_written_as_json_is_told_on_stderr() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
-    let done = lab.quell("stop").args(["nosuch", "--json"]).stdout(full).finish();
+    let done = env.quell("stop").args(["nosuch", "--json"]).stdout(full).finish();
     assert_eq!(done.code(), Some(3), "{}", done.stderr);
     assert!(done.stderr.contains("nosuch"), "{:?}", done.stderr);
 }
 
 #[test]
 fn a_root_that_has_exited_before_its_job_is_shown_as_such() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     let job =
-        lab.start().args(["--until", "tree"]).sh(&format!("sleep {} & exit 0", lab.oracle.nap())).begin();
+        env.start().args(["--until", "tree"]).sh(&format!("sleep {} & exit 0", env.oracle.nap())).begin();
     let root = || {
-        let text = lab.quell("status").args([&job.id]).finish().stdout;
+        let text = env.quell("status").args([&job.id]).finish().stdout;
         text.lines().find(|line| line.trim_start().starts_with("root ")).unwrap_or_default().to_owned()
     };
     assert!(eventually(PATIENCE, || root().contains("(has exited)")), "{}", root());
@@ -85,17 +85,17 @@ fn a_root_that_has_exited_before_its_job_is_shown_as_such() {
 
 #[test]
 fn a_word_that_means_no_job_keeps_no_other_from_being_stopped() {
-    let lab = TestEnv::as_me();
-    let job = lab.start().args(["--name", "w1"]).command(["sleep", "300"]).begin();
-    let done = lab.quell("stop").args(["nosuch", "w1"]).finish();
+    let env = TestEnv::as_me();
+    let job = env.start().args(["--name", "w1"]).command(["sleep", "300"]).begin();
+    let done = env.quell("stop").args(["nosuch", "w1"]).finish();
     assert_eq!(done.code(), Some(3), "{}", done.stderr);
     assert!(done.stderr.contains("nosuch") && job.is_over(), "{} {}", done.stderr, job.state());
 }
 
 #[test]
 fn a_leak_can_not_fail_what_has_returned() {
-    let lab = TestEnv::as_me();
-    let done = lab.start().args(["--leak", "fail"]).sh(crate::cli::bad_input::TRACE).finish();
+    let env = TestEnv::as_me();
+    let done = env.start().args(["--leak", "fail"]).sh(crate::cli::bad_input::TRACE).finish();
     crate::cli::bad_input::one_clear_line(&done, 2);
-    assert!(done.stderr.contains("--leak fail") && !lab.path("ran").exists(), "{}", done.stderr);
+    assert!(done.stderr.contains("--leak fail") && !env.path("ran").exists(), "{}", done.stderr);
 }

@@ -19,43 +19,43 @@ use serde_json::{Value, json};
 
 const BLOCKS: &str = "▁▂▃▄▅▆▇█";
 
-fn stats(lab: &TestEnv, words: &[&str]) -> Value {
-    let done = lab.quell("stats").args(["--json"]).args(words).finish();
+fn stats(env: &TestEnv, words: &[&str]) -> Value {
+    let done = env.quell("stats").args(["--json"]).args(words).finish();
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     done.envelope()["data"].clone()
 }
 
-fn text(lab: &TestEnv, words: &[&str]) -> String {
-    lab.quell("stats").args(words).env("LC_ALL", "C.UTF-8").finish().stdout
+fn text(env: &TestEnv, words: &[&str]) -> String {
+    env.quell("stats").args(words).env("LC_ALL", "C.UTF-8").finish().stdout
 }
 
 /// A policy that forbids every removal.
-fn gate(lab: &TestEnv) -> Guard {
-    Guard::new(&Home::at(lab.home()), Policy { deny: vec![Verb::Rm], ..Policy::default() })
+fn gate(env: &TestEnv) -> Guard {
+    Guard::new(&Home::at(env.home()), Policy { deny: vec![Verb::Rm], ..Policy::default() })
 }
 
 /// Runs to the end and gives the receipt.
-fn receipt_of<'l>(lab: &'l TestEnv, line: impl FnOnce(Quell<'l>) -> Quell<'l>) -> Value {
-    let file = lab.fresh("receipt");
-    let done: Finished = line(lab.run().args(["--receipt"]).args([&file])).finish();
+fn receipt_of<'l>(env: &'l TestEnv, line: impl FnOnce(Quell<'l>) -> Quell<'l>) -> Value {
+    let file = env.fresh("receipt");
+    let done: Finished = line(env.run().args(["--receipt"]).args([&file])).finish();
     receipt(&file).unwrap_or_else(|why| panic!("{:?}, {}: {why}", done.code(), done.stderr))
 }
 
 /// One that had to be killed at its timeout, one that ended when it was asked to, one that left a process behind, and one
 /// that had no trouble.
-fn four_ends(lab: &TestEnv) -> [Value; 4] {
+fn four_ends(env: &TestEnv) -> [Value; 4] {
     let tag = |team: &'static str| ["--tag", team];
-    let killed = receipt_of(lab, |quell| {
+    let killed = receipt_of(env, |quell| {
         // It has to be up before its time is.
         let limits = ["--timeout", "2s", "--grace", "100ms"];
         quell.args(tag("team=a")).args(limits).actor("ignore-term", None)
     });
-    let polite = receipt_of(lab, |quell| {
+    let polite = receipt_of(env, |quell| {
         let limits = ["--timeout", "300ms", "--grace", "20s", "--tag", "web=1"];
-        quell.args(tag("team=a")).args(limits).command(["sleep", &lab.oracle.nap()])
+        quell.args(tag("team=a")).args(limits).command(["sleep", &env.oracle.nap()])
     });
-    let leaking = receipt_of(lab, |quell| quell.args(tag("team=b")).actor("daemon-exit", None));
-    let clean = receipt_of(lab, |quell| quell.command(["true"]));
+    let leaking = receipt_of(env, |quell| quell.args(tag("team=b")).actor("daemon-exit", None));
+    let clean = receipt_of(env, |quell| quell.command(["true"]));
     [killed, polite, leaking, clean]
 }
 
@@ -106,13 +106,13 @@ fn check(sums: &Value, receipts: &[&Value]) {
 
 #[test]
 fn the_numbers_are_those_of_the_receipts_in_all_and_by_label() {
-    let lab = TestEnv::as_me();
-    let [killed, polite, leaking, clean] = four_ends(&lab);
+    let env = TestEnv::as_me();
+    let [killed, polite, leaking, clean] = four_ends(&env);
     assert!(
         was_killed(&killed) && !was_killed(&polite) && has_leaked(&leaking),
         "not the ends that were meant"
     );
-    let sums = stats(&lab, &["--by", "week"]);
+    let sums = stats(&env, &["--by", "week"]);
     check(&sums, &[&killed, &polite, &leaking, &clean]);
     assert!(number(&sums["grace_share"]["max"]) >= 1.0, "the deaf one used all of it: {sums:#}");
     let tags = sums["by_tag"].as_array().expect("labels");
@@ -121,16 +121,16 @@ fn the_numbers_are_those_of_the_receipts_in_all_and_by_label() {
     check(&tags[0], &[&killed, &polite]);
     check(&tags[1], &[&leaking]);
     check(&tags[2], &[&polite]);
-    let one_key = stats(&lab, &["--by-tag", "web"]);
+    let one_key = stats(&env, &["--by-tag", "web"]);
     assert_eq!((one_key["by_tag"].as_array().map(Vec::len), &one_key["jobs"]), (Some(1), &json!(4)));
-    assert_eq!(stats(&lab, &["--tag", "team=b"])["by_tag"].as_array().map(Vec::len), Some(1));
+    assert_eq!(stats(&env, &["--tag", "team=b"])["by_tag"].as_array().map(Vec::len), Some(1));
 }
 
 #[test]
 fn over_time_every_job_is_in_the_piece_in_which_it_ended() {
-    let lab = TestEnv::as_me();
-    let receipts = four_ends(&lab);
-    let sums = stats(&lab, &[]);
+    let env = TestEnv::as_me();
+    let receipts = four_ends(&env);
+    let sums = stats(&env, &[]);
     let pieces = sums["over_time"].as_array().expect("pieces of time");
     assert!(!pieces.is_empty(), "{sums:#}");
     for piece in pieces {
@@ -147,54 +147,54 @@ fn over_time_every_job_is_in_the_piece_in_which_it_ended() {
 
 #[test]
 fn refusals_are_counted_by_code_and_a_damaged_line_is_passed_over() {
-    let lab = TestEnv::as_me();
-    receipt_of(&lab, |quell| quell.args(["--tag", "a=b"]).command(["true"]));
-    let gate = gate(&lab);
+    let env = TestEnv::as_me();
+    receipt_of(&env, |quell| quell.args(["--tag", "a=b"]).command(["true"]));
+    let gate = gate(&env);
     assert!(gate.permit(Verb::Rm, "web", None).is_err());
     assert!(gate.permit(Verb::Stop, "web", None).is_ok(), "an allowance is no refusal");
-    let mut log = OpenOptions::new().append(true).open(lab.home().join("audit.jsonl")).expect("the log");
+    let mut log = OpenOptions::new().append(true).open(env.home().join("audit.jsonl")).expect("the log");
     log.write_all(b"{\"schema\":\"quell/1\",\"at\":\"2026-\n\xff\xfe\n[]\n\n").expect("some damage");
     let no =
         Decision::refuse(quell_core::DecisionCode::PidInit, "built-in", "Not that one.", "Take another.");
     assert!(gate.decided(Verb::Kill, "1", no).is_err());
     assert!(gate.permit(Verb::Rm, "web", None).is_err());
-    let sums = stats(&lab, &[]);
+    let sums = stats(&env, &[]);
     assert_eq!(sums["refusals"], 3, "{sums:#}");
     assert_eq!(sums["refusals_by_code"], json!({"PID_INIT": 1, "VERB_DENIED": 2}), "{sums:#}");
     let pieces = sums["over_time"].as_array().expect("pieces of time");
     assert_eq!(pieces.iter().filter_map(|piece| piece["refusals"].as_u64()).sum::<u64>(), 3, "{sums:#}");
-    let said = text(&lab, &[]);
+    let said = text(&env, &[]);
     assert!(said.contains("refusals    3 (1 PID_INIT, 2 VERB_DENIED)"), "{said}");
     // They have no label.
-    let tagged = stats(&lab, &["--tag", "a"]);
+    let tagged = stats(&env, &["--tag", "a"]);
     assert_eq!((&tagged["refusals"], &tagged["jobs"]), (&Value::Null, &json!(1)), "{tagged:#}");
-    assert!(!text(&lab, &["--tag", "a"]).contains("refusals"));
+    assert!(!text(&env, &["--tag", "a"]).contains("refusals"));
 }
 
 #[test]
 fn a_home_with_refusals_alone_tells_of_them() {
-    let lab = TestEnv::as_me();
-    assert!(gate(&lab).permit(Verb::Rm, "web", None).is_err());
-    let said = text(&lab, &["--chart"]);
+    let env = TestEnv::as_me();
+    assert!(gate(&env).permit(Verb::Rm, "web", None).is_err());
+    let said = text(&env, &["--chart"]);
     assert!(said.starts_with("0 jobs have ended\n  refusals  1 (1 VERB_DENIED)\n"), "{said}");
     assert!(said.contains("refusals  █  min 1, max 1"), "{said}");
 }
 
 #[test]
 fn a_person_gets_the_grace_the_labels_and_a_chart_and_a_program_no_chart() {
-    let lab = TestEnv::as_me();
-    four_ends(&lab);
-    let said = text(&lab, &[]);
+    let env = TestEnv::as_me();
+    four_ends(&env);
+    let said = text(&env, &[]);
     let grace = said.lines().find(|line| line.starts_with("  grace  ")).unwrap_or_else(|| panic!("{said}"));
     assert!(grace.contains(" used ") && grace.contains(" of 5s: median ") && grace.contains('%'), "{grace}");
     assert!(said.contains("LABEL\n") && said.contains("  team=a\n") && said.contains("  web=1\n"), "{said}");
     assert!(!said.contains(|c| BLOCKS.contains(c)), "a chart for a program: {said}");
-    let ascii = lab.quell("stats").args(["--chart"]).env("LC_ALL", "C").finish().stdout;
+    let ascii = env.quell("stats").args(["--chart"]).env("LC_ALL", "C").finish().stdout;
     assert!(ascii.is_ascii() && ascii.contains("over time (UTC), a column is 1m"), "{ascii}");
-    let blocks = text(&lab, &["--chart", "--by", "hour"]);
+    let blocks = text(&env, &["--chart", "--by", "hour"]);
     assert!(blocks.contains(|c| BLOCKS.contains(c)) && blocks.contains("a column is 1h"), "{blocks}");
-    assert_eq!(lab.quell("stats").args(["--chart", "--json"]).finish().code(), Some(2));
-    assert_eq!(lab.quell("stats").args(["--by", "second"]).finish().code(), Some(2));
+    assert_eq!(env.quell("stats").args(["--chart", "--json"]).finish().code(), Some(2));
+    assert_eq!(env.quell("stats").args(["--by", "second"]).finish().code(), Some(2));
 }
 
 #[test]
@@ -202,12 +202,12 @@ fn on_a_terminal_the_chart_fits_and_has_colours_on_request() {
     if !has_program("tmux") {
         return skip("on_a_terminal_the_chart_fits", "no tmux here");
     }
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     let long = format!("{}={}", "k".repeat(30), "v".repeat(60));
-    receipt_of(&lab, |quell| quell.args(["--tag", &long]).command(["true"]));
+    receipt_of(&env, |quell| quell.args(["--tag", &long]).command(["true"]));
     // An old refusal, so that there are many pieces of time.
-    assert!(gate(&lab).permit(Verb::Rm, "web", None).is_err());
-    let path = lab.home().join("audit.jsonl");
+    assert!(gate(&env).permit(Verb::Rm, "web", None).is_err());
+    let path = env.home().join("audit.jsonl");
     let line = fs::read_to_string(&path).expect("the log");
     let last = line.lines().last().expect("a line");
     let old: Value = serde_json::from_str(last).expect("a line");
@@ -215,7 +215,7 @@ fn on_a_terminal_the_chart_fits_and_has_colours_on_request() {
         "target": "x", "actor": old["actor"], "decision": old["decision"]});
     fs::write(&path, format!("{old}\n{line}")).expect("the log");
 
-    let terminal = Terminal::open(&lab);
+    let terminal = Terminal::open(&env);
     for columns in [80, 60] {
         terminal.resize(columns, 40);
         // tmux gives the shell its new size later.
@@ -233,7 +233,7 @@ fn on_a_terminal_the_chart_fits_and_has_colours_on_request() {
         }
     }
     let seen = |name: &str, variables: &str| {
-        let file = lab.path(name);
+        let file = env.path(name);
         // script(1) gives the command a terminal and keeps what it wrote.
         terminal.line(&format!(
             "{variables} script -qec \"$Q stats\" {} >/dev/null; echo {name} done",

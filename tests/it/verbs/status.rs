@@ -6,12 +6,12 @@ use crate::cli::bad_input::one_clear_line;
 
 #[test]
 fn the_status_of_a_live_job_names_its_keeper_and_what_could_defeat_it() {
-    let lab = TestEnv::as_me();
-    let nap = lab.oracle.nap();
+    let env = TestEnv::as_me();
+    let nap = env.oracle.nap();
     let options =
         ["--name", "web", "--tag", "a=b", "--contain", "reaper", "--timeout", "1h", "--ready-port", "1"];
-    let job = lab.start().args(options).command(["sleep", &nap]).begin();
-    let done = lab.quell("status").args(["web"]).finish();
+    let job = env.start().args(options).command(["sleep", &nap]).begin();
+    let done = env.quell("status").args(["web"]).finish();
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     let text = &done.stdout;
     let has = |label: &str, value: &str| {
@@ -30,17 +30,17 @@ fn the_status_of_a_live_job_names_its_keeper_and_what_could_defeat_it() {
     for role in ["root", "keeper", "standby"] {
         has(role, &format!("pid {}", job.process(role).expect("alive").pid));
     }
-    let done = lab.quell("status").args(["web"]).env("COLUMNS", "80").finish();
+    let done = env.quell("status").args(["web"]).env("COLUMNS", "80").finish();
     assert!(done.stdout.lines().all(|line| line.chars().count() <= 80), "{}", done.stdout);
 }
 
 #[test]
 fn the_status_of_an_ended_job_names_cause_and_actor() {
-    let lab = TestEnv::as_me();
-    let job = lab.start().sh(&format!("echo one; echo two; sleep {}", lab.oracle.nap())).begin();
+    let env = TestEnv::as_me();
+    let job = env.start().sh(&format!("echo one; echo two; sleep {}", env.oracle.nap())).begin();
     assert!(eventually(PATIENCE, || job.output("stdout") == "one\ntwo\n"), "{}", job.output("stdout"));
     job.stop(&["--reason", "deploy \u{1b}[31m"]);
-    let done = lab.quell("status").args([&job.id]).finish();
+    let done = env.quell("status").args([&job.id]).finish();
     assert_eq!(done.code(), Some(1), "it did not exit with 0: {}", done.stdout);
     for words in [
         "ended SIGTERM",
@@ -56,32 +56,32 @@ fn the_status_of_an_ended_job_names_cause_and_actor() {
 
 #[test]
 fn the_exit_code_says_how_it_is() {
-    let lab = TestEnv::as_me();
-    let live = lab.start().command(["sleep", &lab.oracle.nap()]).begin();
-    let good = lab.start().command(["true"]).begin();
-    let bad = lab.start().sh("exit 7").begin();
+    let env = TestEnv::as_me();
+    let live = env.start().command(["sleep", &env.oracle.nap()]).begin();
+    let good = env.start().command(["true"]).begin();
+    let bad = env.start().sh("exit 7").begin();
     assert!(good.wait_over(PATIENCE) && bad.wait_over(PATIENCE));
-    let code = |words: &[&str]| lab.quell("status").args(words).finish().code();
+    let code = |words: &[&str]| env.quell("status").args(words).finish().code();
     assert_eq!(code(&[&live.id]), Some(0));
     assert_eq!(code(&[&good.id]), Some(0));
     assert_eq!(code(&[&bad.id]), Some(1));
     assert_eq!(code(&[&live.id, &bad.id, "nobody"]), Some(3));
-    one_clear_line(&lab.quell("status").args(["nobody"]).finish(), 3);
+    one_clear_line(&env.quell("status").args(["nobody"]).finish(), 3);
     for hostile in ["..", "/etc", "", "a/b", "../jobs"] {
-        one_clear_line(&lab.quell("status").args([hostile]).finish(), 2);
+        one_clear_line(&env.quell("status").args([hostile]).finish(), 2);
     }
-    one_clear_line(&lab.quell("status").finish(), 2);
-    let done = lab.quell("status").args([&live.id, &bad.id, "nobody", "--json"]).finish();
+    one_clear_line(&env.quell("status").finish(), 2);
+    let done = env.quell("status").args([&live.id, &bad.id, "nobody", "--json"]).finish();
     let kinds: Vec<bool> = done.stdout.lines().map(|line| line.contains("\"ok\":true")).collect();
     assert_eq!(kinds, [true, true, false], "an envelope each: {}", done.stdout);
 }
 
 #[test]
 fn a_lost_job_is_finished_before_it_is_shown() {
-    let lab = TestEnv::as_me();
-    let job = lab.start().args(["--contain", "reaper"]).command(["sleep", &lab.oracle.nap()]).begin();
+    let env = TestEnv::as_me();
+    let job = env.start().args(["--contain", "reaper"]).command(["sleep", &env.oracle.nap()]).begin();
     job.lose();
-    let done = lab.quell("status").args([&job.id]).finish();
+    let done = env.quell("status").args([&job.id]).finish();
     // Beside other processes that started after it, it can't be proven.
     let code = if verdict(&job.receipt().expect("a receipt")) == "gone" { 1 } else { 5 };
     assert_eq!(done.code(), Some(code), "{}", done.stdout);
@@ -92,10 +92,10 @@ fn a_lost_job_is_finished_before_it_is_shown() {
 
 #[test]
 fn a_root_whose_main_thread_has_exited_has_not_exited() {
-    let lab = TestEnv::as_me();
-    let job = lab.start().actor("leader-thread", None).begin();
+    let env = TestEnv::as_me();
+    let job = env.start().actor("leader-thread", None).begin();
     let root = format!("pid {}", job.process("root").expect("alive").pid);
-    let status = lab.quell("status").args([&job.id]).finish().stdout;
+    let status = env.quell("status").args([&job.id]).finish().stdout;
     assert!(status.contains(&root) && !status.contains("has exited"), "{status}");
     job.stop(&["--now"]);
 }

@@ -7,12 +7,12 @@ use quell_tests::{eventually, host::Setting, run::PATIENCE, test_env::TestEnv};
 #[test]
 fn a_live_tree_is_drawn_with_processes_that_left_its_session() {
     for setting in Setting::all() {
-        let lab = TestEnv::with(setting);
+        let env = TestEnv::with(setting);
         let script = "sleep $N & setsid sleep $N & echo ready >$QUELL_TEST_READY; wait";
-        let job = lab.start().args(["--contain", setting.contain.word()]).script(script).begin();
+        let job = env.start().args(["--contain", setting.contain.word()]).script(script).begin();
         // The script is ready when both exist; one of them has still to leave the session.
         let sessions = || {
-            let envelope = lab.quell("tree").args([&job.id, "--json"]).finish().envelope();
+            let envelope = env.quell("tree").args([&job.id, "--json"]).finish().envelope();
             let processes = envelope["data"]["processes"].as_array().cloned().unwrap_or_default();
             processes
                 .iter()
@@ -23,12 +23,12 @@ fn a_live_tree_is_drawn_with_processes_that_left_its_session() {
             quell_tests::eventually(quell_tests::run::PATIENCE, || sessions().len() == 2),
             "under {setting}"
         );
-        let done = lab.quell("tree").args([&job.id]).finish();
+        let done = env.quell("tree").args([&job.id]).finish();
         assert_eq!(done.code(), Some(0), "under {setting}: {}", done.stderr);
         let text = &done.stdout;
         assert!(text.starts_with(&format!("{}  running, 3 processes\n", job.id)), "under {setting}: {text}");
         assert!(text.contains("  ├─ ") && text.contains("  └─ "), "under {setting}: {text}");
-        let envelope = lab.quell("tree").args([&job.id, "--json"]).finish().envelope();
+        let envelope = env.quell("tree").args([&job.id, "--json"]).finish().envelope();
         let processes = envelope["data"]["processes"].as_array().expect("processes").clone();
         assert_eq!(processes.len(), 3, "under {setting}: {envelope:#}");
         let sessions: std::collections::BTreeSet<u64> =
@@ -39,14 +39,14 @@ fn a_live_tree_is_drawn_with_processes_that_left_its_session() {
 
 #[test]
 fn an_ended_tree_shows_the_fate_of_each_process() {
-    let lab = TestEnv::as_me();
-    let job = lab.start().actor("ignore-term", None).begin();
+    let env = TestEnv::as_me();
+    let job = env.start().actor("ignore-term", None).begin();
     job.stop(&["--grace", "100ms"]);
-    let done = lab.quell("tree").args([&job.id]).finish();
+    let done = env.quell("tree").args([&job.id]).finish();
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     assert!(done.stdout.starts_with(&format!("{}  ended, ", job.id)), "{}", done.stdout);
     assert!(done.stdout.contains("still running after 100ms, killed"), "{}", done.stdout);
-    let envelope = lab.quell("tree").args([&job.id, "--json"]).finish().envelope();
+    let envelope = env.quell("tree").args([&job.id, "--json"]).finish().envelope();
     assert_eq!(envelope["data"]["state"], "ended");
     assert!(
         envelope["data"]["members"].as_array().is_some_and(|members| !members.is_empty()),
@@ -56,13 +56,13 @@ fn an_ended_tree_shows_the_fate_of_each_process() {
 
 #[test]
 fn a_job_in_the_foreground_of_another_terminal_has_a_tree_too() {
-    let lab = TestEnv::as_me();
+    let env = TestEnv::as_me();
     let mut running =
-        lab.run().args(["--name", "front"]).script("sleep $N & echo ready >$QUELL_TEST_READY; wait").start();
+        env.run().args(["--name", "front"]).script("sleep $N & echo ready >$QUELL_TEST_READY; wait").start();
     running.wait_ready().expect("ready");
-    let asleep = || lab.oracle.survivors().iter().any(|process| process.command.starts_with("sleep "));
+    let asleep = || env.oracle.survivors().iter().any(|process| process.command.starts_with("sleep "));
     assert!(eventually(PATIENCE, asleep));
-    let done = lab.quell("tree").args(["front"]).finish();
+    let done = env.quell("tree").args(["front"]).finish();
     assert_eq!(done.code(), Some(0), "{}", done.stderr);
     assert!(
         done.stdout.contains("running, 2 processes") && done.stdout.contains("└─ sleep"),
@@ -75,10 +75,10 @@ fn a_job_in_the_foreground_of_another_terminal_has_a_tree_too() {
 
 #[test]
 fn of_a_lost_job_the_tree_is_that_of_its_end() {
-    let lab = TestEnv::as_me();
-    let job = lab.start().args(["--contain", "reaper"]).command(["sleep", &lab.oracle.nap()]).begin();
+    let env = TestEnv::as_me();
+    let job = env.start().args(["--contain", "reaper"]).command(["sleep", &env.oracle.nap()]).begin();
     job.lose();
-    let done = lab.quell("tree").args([&job.id, "nobody"]).finish();
+    let done = env.quell("tree").args([&job.id, "nobody"]).finish();
     assert_eq!(done.code(), Some(3), "{}", done.stderr);
     assert!(
         done.stdout.contains("ended, 1 process was seen") && done.stdout.contains("killed"),
@@ -89,12 +89,12 @@ fn of_a_lost_job_the_tree_is_that_of_its_end() {
 
 #[test]
 fn keepers_that_die_while_they_are_asked_are_not_waited_for() {
-    let lab = TestEnv::as_me();
-    let job = lab.start().args(["--contain", "reaper"]).command(["sleep", &lab.oracle.nap()]).begin();
+    let env = TestEnv::as_me();
+    let job = env.start().args(["--contain", "reaper"]).command(["sleep", &env.oracle.nap()]).begin();
     let keepers = ["standby", "keeper"].map(|role| job.process(role).expect("a kept job"));
     // Silent, and still in possession of the lock and the socket.
     keepers.iter().for_each(|keeper| assert!(keeper.signal("STOP")));
-    let mut asking = lab.quell("tree").args([&job.id]).start();
+    let mut asking = env.quell("tree").args([&job.id]).start();
     // It has no event for "has asked"; whenever the kill comes, the answer must be the same.
     assert!(asking.wait_exit(Duration::from_millis(300)).is_none(), "a stopped keeper answered");
     keepers.iter().for_each(|keeper| assert!(keeper.signal("KILL")));

@@ -29,7 +29,7 @@ const MANY: &str = "20";
 
 /// Counts once; the count, and whether the verb came to its end.
 pub fn count(verb: Verb, counter: Counter, quell: &Path, job: &Path) -> Result<(u64, bool), String> {
-    settle(quell, job)?;
+    prepare_place(quell, job)?;
     warm()?;
     let whole = match verb {
         Verb::Run => counted(counter, &["run", "--contain", "reaper", "--", TRUE])?,
@@ -60,7 +60,7 @@ fn long(count: &str) -> [&str; 10] {
 }
 
 /// An empty place, with the two programs in it.
-fn settle(quell: &Path, job: &Path) -> Result<(), String> {
+fn prepare_place(quell: &Path, job: &Path) -> Result<(), String> {
     let failed = |path: &Path, why| format!("{}: {why}", path.display());
     // Read first: what is mounted may cover them.
     let programs =

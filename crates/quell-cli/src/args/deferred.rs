@@ -1,5 +1,5 @@
-//! Arguments that clap hears of when their verb was given, and not before: to build those of all verbs took half of the
-//! time that a command needs to begin.
+//! Arguments that are built only when their verb is given: building those of all verbs took half of the time that a command
+//! needs to start.
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! The command line: raw words become checked arguments here and nowhere else.
+//! The command line: the only place where raw words become checked arguments.
 
 mod common;
 mod complete;
@@ -63,7 +63,7 @@ pub use test::TestArgs;
 pub use tree::TreeArgs;
 pub use wait::WaitArgs;
 
-/// What the words on the command line came to.
+/// The result of parsing the command line.
 pub enum Parsed {
     /// A verb to carry out.
     Verb(Box<CliCommand>),
@@ -71,7 +71,7 @@ pub enum Parsed {
     Help(String),
     /// There are no words: the help for a person, and a failure for a script.
     NoVerb(String),
-    /// The words make no sense.
+    /// The words are not valid.
     Usage { verb: String, json: bool, error: ErrorBody },
 }
 
@@ -145,8 +145,8 @@ pub enum CliCommand {
     /// Keep a job; quell calls this itself
     #[command(name = "__keep", hide = true)]
     Keep,
-    /// Tell hooks of a lost job; quell calls this itself
-    #[command(name = "__tell", hide = true)]
+    /// Run the hooks of a lost job; quell calls this itself
+    #[command(name = "__hooks", hide = true)]
     Tell,
     /// Print the points at which a fault can be asked for
     #[cfg(feature = "faults")]
@@ -160,7 +160,7 @@ pub fn command() -> clap::Command {
     Cli::command()
 }
 
-/// Whether an answer is to be JSON, also where the words can't be understood.
+/// Whether the answer must be JSON, also if the words can't be parsed.
 pub fn wants_json(words: &[OsString]) -> bool {
     words.iter().take_while(|word| *word != "--").any(|word| word == "--json")
 }

@@ -3,7 +3,7 @@
 use super::text::width;
 use super::{Reader, Style};
 
-/// From nothing to the most. Nothing has a block of its own, so that a single one can be told from it.
+/// From zero to the largest value. Zero has a block of its own, so that it differs from one.
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// The same for locales without Unicode.

@@ -1,4 +1,4 @@
-//! What a program has written, on its way to a terminal: text and colours pass, everything else that a terminal would obey
+//! Filters a program's output for a terminal: text and colours pass, everything else that a terminal would obey
 //! does not. Text that blinks or is hidden is shown as plain text.
 
 use quell::binary::{is_unsafe, push_escape};
@@ -20,7 +20,7 @@ pub struct ControlFilter {
 enum State {
     #[default]
     Text,
-    /// Inside a character of several bytes; so many are missing.
+    /// Inside a character of several bytes; this many are missing.
     Character(u8),
     /// After a carriage return, which means nothing before a line feed.
     Return,
@@ -34,7 +34,7 @@ enum State {
 }
 
 impl ControlFilter {
-    /// What of the next bytes may reach the terminal.
+    /// The part of the next bytes that may reach the terminal.
     pub fn pass(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut passed = Vec::with_capacity(bytes.len());
         for byte in bytes {
@@ -43,7 +43,7 @@ impl ControlFilter {
         passed
     }
 
-    /// Ends a sequence or a character that is open. What brings the terminal's own colour back, if it was changed.
+    /// Ends an open sequence or character. Returns what resets the colour, if it was changed.
     pub fn close(&mut self) -> &'static [u8] {
         self.state = State::Text;
         self.held.clear();
@@ -94,7 +94,7 @@ impl ControlFilter {
             (State::String, byte) if !matches!(byte, b'\n' | 0x18 | 0x1a | 0x1b) => self.held = vec![byte],
             (State::Text | State::Escape | State::Control | State::String, _) => self.begin(byte, passed),
         }
-        // Longer than any colour: what it says no longer matters.
+        // Longer than any colour: it is dropped.
         self.held.truncate(LONGEST + 1);
     }
 
@@ -172,7 +172,7 @@ fn show(c: char, passed: &mut Vec<u8>) {
 mod tests {
     use super::*;
 
-    /// In one piece, and byte by byte: the same has to come of both.
+    /// In one piece and byte by byte, with the same result.
     fn passed(bytes: &[u8]) -> String {
         let whole = ControlFilter::default().pass(bytes);
         let mut filter = ControlFilter::default();

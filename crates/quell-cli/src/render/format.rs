@@ -1,4 +1,4 @@
-//! What several verbs say in the same words.
+//! Text that several verbs print.
 
 use std::time::Duration;
 
@@ -78,7 +78,7 @@ pub fn job(job: &Job) -> String {
     }
 }
 
-/// What became of the wait for readiness: the exit code, and what is to be said on stderr. Of an end it says how and why.
+/// The result of the wait for readiness: the exit code and the message for stderr, with how and why the job ended.
 pub fn readiness(job: &Job, waited: &Waited) -> (u8, String) {
     let view = &waited.job;
     let over = matches!(view.state, JobState::Ended | JobState::Waiting);

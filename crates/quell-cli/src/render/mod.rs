@@ -1,4 +1,4 @@
-//! How things are shown to people: tables, colours, times and sizes. Nothing that is shown can speak to the terminal.
+//! How things are shown to people: tables, colours, times and sizes. Nothing that is shown can control the terminal.
 
 mod chart;
 mod filter;
@@ -17,7 +17,7 @@ pub use quell::binary::printable;
 pub use table::{Cell, Style, Table, fields};
 pub use text::{command_line, cut, painted, wrap};
 
-/// The width of a terminal that does not tell its own.
+/// The width of a terminal whose width is not known.
 const COLUMNS: usize = 80;
 
 /// The reader of the output.

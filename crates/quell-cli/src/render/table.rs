@@ -13,7 +13,7 @@ pub enum Style {
     Plain,
     /// For headings.
     Bold,
-    /// For what is over.
+    /// For what has ended.
     Faint,
     /// All is well.
     Good,

@@ -13,7 +13,7 @@ use crate::output;
 /// How many ended jobs are offered.
 const ENDED: usize = 50;
 
-/// Prints the words, one a line. An error is silence: the user is in the middle of a line.
+/// Prints the words, one a line. Errors are not printed, because the user is editing a line.
 pub fn complete(args: &CompleteArgs) -> ExitCode {
     let words = words(args.what).unwrap_or_default();
     let text: String = words.into_iter().map(|word| word + "\n").collect();
@@ -51,7 +51,7 @@ fn words(what: CompleteWhat) -> Result<Vec<String>, Error> {
     let short = quell::binary::short_ids(quell.home(), &ids)?;
     let mut words: Vec<String> = Vec::new();
     for name in jobs.into_iter().filter_map(|job| job.name) {
-        // The same name may have been that of several ended jobs.
+        // Several finished jobs may have had the same name.
         if !words.contains(&name) {
             words.push(name);
         }

@@ -32,7 +32,7 @@ fn script(shell: ShellArg) -> String {
     }
 }
 
-/// The command line without what quell keeps to itself.
+/// The command line without hidden verbs.
 fn visible() -> clap::Command {
     let all = args::command();
     let verbs = all.get_subcommands().filter(|verb| !verb.is_hide_set()).cloned();
@@ -65,7 +65,7 @@ fn cases() -> String {
     verbs_with_jobs().into_iter().map(case).collect()
 }
 
-/// A function around the one that was generated. Behind `--` the words are those of another command.
+/// A function around the generated one. After `--` the words belong to another command.
 fn bash(script: &str) -> String {
     let options = OPTIONS.map(|(option, kind)| format!("        --{option}) kind={kind} ;;\n")).concat();
     format!(

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use crate::args::{ConfigArgs, ConfigVerb};
 
-/// Says what holds here; a configuration that can't be used is an error.
+/// Prints the settings; a configuration that can't be used is an error.
 pub fn config(args: &ConfigArgs) -> ExitCode {
     match &args.verb {
         ConfigVerb::Show(show) => here::show(show.json),
@@ -55,7 +55,7 @@ mod here {
             [0, 1, 2].map(|column| rows.iter().map(move |row| length(&row[column])).max());
         let keys = keys.unwrap_or(0);
         let rest = WIDTH.saturating_sub(keys + 4);
-        // Of two that are too wide together, each may have the half, and what the other one leaves.
+        // If two columns are too wide together, each gets half of the width, or what the other one leaves.
         let values = values.unwrap_or(0).min(rest.saturating_sub(sources.unwrap_or(0)).max(rest / 2));
         let mut text = String::new();
         for [key, value, source] in &rows {
@@ -101,7 +101,7 @@ mod here {
         text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
     }
 
-    /// Cut at its beginning: the end of a path, with its line, says most.
+    /// Cut at its beginning: the end of a path and its line matter most.
     fn cut_start(text: &str, width: usize) -> String {
         if length(text) <= width {
             return text.to_owned();

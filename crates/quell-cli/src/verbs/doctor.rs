@@ -8,18 +8,18 @@ use quell::binary::Doctor;
 use crate::args::DoctorArgs;
 use crate::output;
 
-/// Tries the host and says what was found; exit code 1 if only the weakest level is to be had.
+/// Tests the host and prints the result; exit code 1 if only the weakest level is available.
 pub fn doctor(args: &DoctorArgs) -> ExitCode {
     let found = quell::binary::doctor();
     let text =
         if args.json { format!("{}\n", quell::binary::success("doctor", &found)) } else { describe(&found) };
-    // The reaper is the first of them, and always there.
+    // The reaper is the first of them, and always available.
     let strong = found.containments.len() > 1;
     let verdict = if strong { ExitCode::SUCCESS } else { ExitCode::from(1) };
     output::to_stdout(&text).unwrap_or(verdict)
 }
 
-/// Text whose further lines stand under its first, if it is wider than the terminal.
+/// Text that is folded at the width of the terminal, with further lines below the first.
 #[cfg(target_os = "linux")]
 fn wrapped(text: &str, indent: usize) -> String {
     match crate::render::columns_of(&std::io::stdout()) {

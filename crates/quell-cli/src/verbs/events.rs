@@ -13,7 +13,7 @@ use crate::errors;
 use crate::output;
 use crate::render::format;
 
-/// Shows the history, and follows it if that was asked for.
+/// Shows the history, and with `--follow` what happens next.
 pub fn events(args: &EventsArgs) -> ExitCode {
     match show(args) {
         Ok(code) => code,
@@ -47,10 +47,10 @@ fn show(args: &EventsArgs) -> Result<ExitCode, Error> {
     };
     let (mut events, mut end) = (Vec::new(), ExitCode::SUCCESS);
     for job in &jobs {
-        match job.finish_if_lost() {
-            // What has happened so far is known all the same.
+        match job.recover_if_orphaned() {
+            // The events so far are shown all the same.
             Err(error @ Error::NotProvenDead(_)) => {
-                job_selection::tell_unfinished(&error);
+                job_selection::report_not_recovered(&error);
                 end = ExitCode::from(errors::exit_code(&error));
             }
             settled => drop(settled?),
@@ -82,7 +82,7 @@ impl Printer<'_> {
     fn print(&mut self, events: &[JobEvent]) -> ControlFlow<ExitCode> {
         let wanted = |event: &&JobEvent| self.since.is_none_or(|since| event.time >= since);
         let events: Vec<&JobEvent> = events.iter().filter(wanted).collect();
-        // With one job named, its id in each line says nothing new.
+        // With one job, its id is not repeated in each line.
         let with_job = self.args.jobs.len() != 1;
         let label = |event: &JobEvent| event.name.clone().unwrap_or_else(|| event.job.to_string());
         self.width = events.iter().map(|event| label(event).len()).fold(self.width, usize::max);
@@ -109,7 +109,7 @@ impl Printer<'_> {
     }
 }
 
-/// What happened: in a word, and in more.
+/// What happened: a word, and details.
 fn describe(what: &EventKind) -> (&'static str, String) {
     let processes = |count: usize| if count == 1 { "1 process".into() } else { format!("{count} processes") };
     let by = |actor| format::actor(actor).map(|who| format!(" ({who})")).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! `quell gc`: old jobs go, by age, number and size.
+//! `quell gc`: removes old jobs, by age, number and size.
 
 use std::fmt::Write;
 use std::process::ExitCode;
@@ -11,7 +11,7 @@ use crate::args::{GcArgs, RuleArg};
 use crate::output;
 use crate::render;
 
-/// Removes them, and says which.
+/// Removes them, and prints which.
 pub fn gc(args: &GcArgs) -> ExitCode {
     match collect(args) {
         Ok(report) => {
@@ -42,7 +42,7 @@ fn collect(args: &GcArgs) -> Result<GcReport, Error> {
 pub fn rules(config: &GcConfig) -> GcRules {
     GcRules {
         max_age: config.max_age,
-        // More than that many there can't be.
+        // There can't be more than that.
         max_count: config.max_count.map(|count| usize::try_from(count).unwrap_or(usize::MAX)),
         max_size: config.max_size,
         force: false,

@@ -1,4 +1,4 @@
-//! `quell guard check`: what the guard would say, and nothing done.
+//! `quell guard check`: what the guard would decide. Nothing is done.
 
 use std::process::ExitCode;
 
@@ -12,12 +12,12 @@ use crate::args::{CheckVerb, GuardArgs, GuardVerb};
 use crate::errors::exit;
 use crate::{output, render};
 
-/// Asks, and says the answer.
+/// Asks the guard, and prints the decision.
 pub fn guard(args: &GuardArgs) -> ExitCode {
     let GuardVerb::Check(check) = &args.verb;
     let (json, verb, target) = match check {
         CheckVerb::Kill(args) => (args.json, "kill", args.pid.clone()),
-        CheckVerb::Service(args) => (args.json, args.action.verb().verb().word(), args.name.clone()),
+        CheckVerb::Service(args) => (args.json, args.action.verb().verb().as_str(), args.name.clone()),
         CheckVerb::Test(args) => {
             let words: Vec<_> = args.command.iter().map(|word| word.to_string_lossy()).collect();
             (args.json, "test", words.join(" "))
@@ -39,12 +39,12 @@ pub fn guard(args: &GuardArgs) -> ExitCode {
 }
 
 fn decide(check: &CheckVerb) -> Result<Decision, Error> {
-    let gate = guard_check::of(&quell()?, None)?;
+    let guard = guard_check::of(&quell()?, None)?;
     match check {
-        CheckVerb::Kill(args) => Ok(kill::check(&gate, &args.pid, &super::kill::how(args))?),
+        CheckVerb::Kill(args) => Ok(kill::check(&guard, &args.pid, &super::kill::how(args))?),
         CheckVerb::Service(args) => {
             let options = service::ServiceOptions { user: args.user, ..service::ServiceOptions::default() };
-            Ok(service::check(&gate, args.action.verb(), &args.name, &options)?)
+            Ok(service::check(&guard, args.action.verb(), &args.name, &options)?)
         }
         CheckVerb::Test(args) => {
             let plan = TestPlan {
@@ -54,16 +54,16 @@ fn decide(check: &CheckVerb) -> Result<Decision, Error> {
                 junit: args.junit.clone(),
                 ..TestPlan::new(JobRequest::background(args.command.clone()))
             };
-            check_tests(&gate, &plan)
+            check_tests(&guard, &plan)
         }
         CheckVerb::Verb(args) => {
             let verb = match read_verb(&args.verb) {
                 Ok(verb) => verb,
                 Err(refusal) => return Ok(*refusal),
             };
-            let decision = decide_verb(gate.policy(), verb);
+            let decision = decide_verb(guard.policy(), verb);
             // It starts a job again. That it stops one is part of the decision about the verb.
-            let start = decide_verb(gate.policy(), Verb::Start);
+            let start = decide_verb(guard.policy(), Verb::Start);
             if verb == Verb::Restart && decision.allowed && !start.allowed {
                 return Ok(Decision {
                     reason: format!("a restart is also a start: {}", start.reason),

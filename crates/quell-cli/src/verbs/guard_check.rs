@@ -1,4 +1,4 @@
-//! The gate at the door of the command line: every verb passes it, by its name in the table of effects.
+//! Every verb of the command line asks the guard here, by its name in the table of effects.
 
 use std::ffi::OsString;
 use std::sync::OnceLock;
@@ -10,7 +10,7 @@ use quell_guard::{Guard, Permit, Verb, decide_verb};
 use crate::args::{CliCommand, StopArgs};
 use crate::output;
 
-/// What is set here. Read once: the gate and the verb behind it go by the same words.
+/// The settings of this command. Read once, so that the guard and the verb use the same ones.
 pub fn settings() -> Result<&'static Loaded, Error> {
     static LOADED: OnceLock<Loaded> = OnceLock::new();
     match LOADED.get() {
@@ -19,21 +19,21 @@ pub fn settings() -> Result<&'static Loaded, Error> {
     }
 }
 
-/// The policy that holds here, over the jobs of `quell`, and why it is asked.
+/// The guard of this command, with the reason that the caller gave.
 pub fn of(quell: &Quell, reason: Option<String>) -> Result<Guard, Error> {
     let config = &settings()?.config;
     Ok(Guard::new(quell.home(), config.guard.clone()).because(reason).masking(config.mask()))
 }
 
-/// The permit that this command goes by.
+/// The permit of this command.
 static PERMIT: OnceLock<Permit> = OnceLock::new();
 
-/// The permit that this command goes by; none for one that asks with all it knows.
+/// The permit of this command; none for a verb that asks the guard itself.
 pub fn permit() -> Option<&'static Permit> {
     PERMIT.get()
 }
 
-/// Lets a verb pass, or says why not. `job` is the one that a `run` is going to be.
+/// Permits or refuses a verb. `job` is the id of the job that a `run` will make.
 pub fn admit(verb: &CliCommand, job: Option<JobId>) -> Result<(), Error> {
     // These decide with all that they know of what is meant, if the policy can be read.
     let decides = matches!(verb, CliCommand::Kill(_) | CliCommand::Service(_) | CliCommand::Test(_));
@@ -89,7 +89,7 @@ pub fn program(command: &[OsString]) -> String {
     Environment::default().mask(names).apply(&program)
 }
 
-/// Which jobs are meant, as it was said.
+/// The selected jobs, as the caller named them.
 fn selected(args: &StopArgs) -> String {
     let tags = args.tag.iter().map(|tag| format!("--tag {tag}"));
     let session = args.session.iter().map(|session| format!("--session {session}"));
@@ -97,7 +97,7 @@ fn selected(args: &StopArgs) -> String {
     args.jobs.iter().cloned().chain(tags).chain(session).chain(all).collect::<Vec<_>>().join(" ")
 }
 
-/// Its name, and what it is about; none for what quell calls itself.
+/// The verb and its target; none for quell's own roles.
 fn name(verb: &CliCommand) -> Option<(Verb, String)> {
     let jobs = |jobs: &[String]| jobs.join(" ");
     Some(match verb {
@@ -126,7 +126,7 @@ fn name(verb: &CliCommand) -> Option<(Verb, String)> {
         CliCommand::Kill(args) => (Verb::Kill, args.pid.clone()),
         CliCommand::Service(args) => (args.action.verb().verb(), args.name.clone()),
         CliCommand::Test(args) => (Verb::Test, program(&args.command)),
-        // They ask the gate about what they read.
+        // They ask the guard about the request that they read.
         CliCommand::Keep | CliCommand::Tell => return None,
         #[cfg(feature = "faults")]
         CliCommand::Points => return None,

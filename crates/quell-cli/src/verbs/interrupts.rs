@@ -1,4 +1,4 @@
-//! Signals that mean the job that a verb waits for: the verb stops it, and lives to say what came of it.
+//! Signals during a verb that waits for a job: the verb stops the job, and prints the result before it exits.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use quell::binary::{Polled, SignalFd};
 use quell::{Job, Signal};
 
-/// What would end this process, and is heard instead.
+/// The signals that would end this process, and are handled instead.
 const HEARD: [Signal; 4] = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];
 
-/// Holds them back for as long as it is there.
+/// Blocks them until it is dropped.
 pub struct Interrupts {
     heard: Vec<Signal>,
     watch: Option<SignalFd>,
@@ -18,7 +18,7 @@ pub struct Interrupts {
 }
 
 impl Interrupts {
-    /// From here on none is lost. Before any other thread is there: each has its own mask.
+    /// From here on no signal is lost. Called before any other thread is started: each thread has its own mask.
     pub fn hold() -> Self {
         // What the caller ignores on purpose (nohup, a background job of a script) stays ignored.
         let ignored = quell::binary::ignored_at_start(&HEARD);
@@ -44,14 +44,14 @@ impl Interrupts {
                     .is_err();
                 let reason = format!("{} came to `quell {verb}`", came.signal);
                 let (job, options) = (job.clone(), super::stop::options(again, None, Some(reason)));
-                // It waits for the end, and the next signal must not wait for it. What comes of it is on record.
+                // In its own thread: a stop waits for the end, and the next signal must not wait. The record has the result.
                 let _ = quell::binary::thread().spawn(move || job.stop_with(&options));
             }
         };
         let _ = quell::binary::thread().spawn(hear);
     }
 
-    /// The first that came, if any. From here on they end this process again.
+    /// The first signal that came, if any. From here on they end this process again.
     pub fn let_go(self) -> Option<Signal> {
         quell::binary::unblock(&self.heard);
         Signal::new(self.first.load(Ordering::SeqCst))

@@ -1,4 +1,4 @@
-//! Which jobs are meant, and what lost ones come to when they are met.
+//! Which jobs a verb is about. Lost ones are finished first.
 
 use std::time::{Duration, SystemTime};
 
@@ -21,39 +21,39 @@ pub fn states(texts: &[String]) -> Result<Vec<JobState>, Error> {
     states.map_err(|error| Error::BadValue(error.to_string()))
 }
 
-/// The time that was so long ago; the beginning of time if the clock does not go back that far.
+/// The time this long ago; 1970 if the clock does not go back that far.
 pub fn since(age: Option<Duration>) -> Option<SystemTime> {
     age.map(|age| SystemTime::now().checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH))
 }
 
-/// The job that a word means. If its keeper was lost its stop is finished first, and that is told.
+/// The job that a word names. A lost job is finished first, and that is reported.
 pub fn meet(quell: &Quell, text: &str) -> Result<Job, Error> {
     let job = quell.job(text)?;
-    // A question about it gets an error with the answer.
-    if let Ok(true) = job.finish_if_lost() {
-        tell_finished(job.id());
+    // A later call reports the error.
+    if let Ok(true) = job.recover_if_orphaned() {
+        report_recovered(job.id());
     }
     Ok(job)
 }
 
-/// The same for a verb that shows also a lost job: says why one is not finished.
+/// The same for a verb that also shows lost jobs: reports why one is not finished.
 pub fn look_at(quell: &Quell, text: &str) -> Result<Job, Error> {
     let job = quell.job(text)?;
-    match job.finish_if_lost() {
-        Ok(true) => tell_finished(job.id()),
+    match job.recover_if_orphaned() {
+        Ok(true) => report_recovered(job.id()),
         Ok(false) => {}
-        Err(error) => tell_unfinished(&error),
+        Err(error) => report_not_recovered(&error),
     }
     Ok(job)
 }
 
-/// Says why the stop of a lost job was not finished.
-pub fn tell_unfinished(error: &Error) {
+/// Reports why the stop of a lost job was not finished.
+pub fn report_not_recovered(error: &Error) {
     let [error, hint] = [error.to_string(), errors::hint(error)].map(|text| render::printable(&text));
     output::to_stderr(&format!("quell: {error} ({hint})\n"));
 }
 
-/// Says that the stop of a lost job was finished.
-pub fn tell_finished(id: quell::JobId) {
+/// Reports that the stop of a lost job was finished.
+pub fn report_recovered(id: quell::JobId) {
     output::to_stderr(&format!("quell: the keeper of {id} was killed; its stop is finished now\n"));
 }

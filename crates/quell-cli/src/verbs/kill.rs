@@ -16,13 +16,13 @@ pub fn how(args: &KillArgs) -> Kill {
     Kill { signal: args.signal, tree: args.tree, ..Kill::default() }
 }
 
-/// Ends it, and says what came of it.
+/// Ends it, and prints the result.
 pub fn kill(args: &KillArgs) -> ExitCode {
     let done = quell().and_then(|quell| {
         let stop = &guard_check::settings()?.config.stop;
         let wish = Kill { grace: args.grace.unwrap_or(stop.grace), verify: stop.verify, ..how(args) };
-        let gate = guard_check::of(&quell, args.reason.clone())?;
-        Ok(quell_guard::kill::kill(&gate, &args.pid, &wish)?)
+        let guard = guard_check::of(&quell, args.reason.clone())?;
+        Ok(quell_guard::kill::kill(&guard, &args.pid, &wish)?)
     });
     match done {
         Ok(answer) => {

@@ -1,9 +1,9 @@
-//! `quell list`: the live jobs, and those that ended last.
+//! `quell list`: the live jobs, and the last finished ones.
 
 use std::process::ExitCode;
 
 use quell::binary::QuellInternals;
-use quell::{Error, Filter, JobState, JobView, Quell, RootOutcome, Settled, Timestamp, Verdict};
+use quell::{Error, Filter, JobState, JobView, Quell, RecoveredList, RootOutcome, Timestamp, Verdict};
 
 use super::{envelope, fail, job_selection, quell};
 use crate::args::ListArgs;
@@ -15,12 +15,12 @@ use crate::render::{self, Cell, Reader, Style, Table};
 pub fn list(args: &ListArgs) -> ExitCode {
     let listed = filter(args).and_then(|filter| {
         let quell = quell()?;
-        let settled = quell.list_settled(&filter)?;
-        Ok((quell, settled))
+        let listed = quell.list_recovered(&filter)?;
+        Ok((quell, listed))
     });
-    let text = listed.and_then(|(quell, Settled { listing, finished, failed })| {
-        finished.into_iter().for_each(job_selection::tell_finished);
-        failed.iter().for_each(job_selection::tell_unfinished);
+    let text = listed.and_then(|(quell, RecoveredList { listing, recovered, failed })| {
+        recovered.into_iter().for_each(job_selection::report_recovered);
+        failed.iter().for_each(job_selection::report_not_recovered);
         for warning in &listing.warnings {
             output::to_stderr(&format!("quell: {}\n", render::printable(warning)));
         }
@@ -97,7 +97,7 @@ fn table(quell: &Quell, jobs: &[JobView]) -> Result<String, Error> {
     Ok(table.lines(Reader::of_stdout()))
 }
 
-/// Since its end, or its beginning.
+/// The time since its end, or its beginning.
 fn age(job: &JobView, now: Timestamp) -> String {
     render::ago(now, job.ended.or(job.started).unwrap_or(job.created))
 }

@@ -44,7 +44,7 @@ fn write(dir: &Path, command: &Command, name: &str) -> Result<String, Error> {
     Ok(path.display().to_string())
 }
 
-/// Puts a new file there. A link is replaced, and what it leads to stays as it is.
+/// Writes a new file. A link is replaced; its target is not changed.
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let new = path.with_extension(format!("1.{}", std::process::id()));
     let mut file = OpenOptions::new().write(true).create_new(true).open(&new)?;
@@ -76,7 +76,7 @@ fn sections(help: &str) -> String {
         if let Some(text) = paragraph.strip_prefix("Examples:") {
             examples += &format!(".nf\n{}\n.fi\n", escaped(text.trim_start_matches('\n')));
         } else if let Some(text) = paragraph.strip_prefix("Exit codes") {
-            // What is said of all of them stands before the colon.
+            // The text before the colon is about all of them.
             let (title, table) = text.split_once(":\n").unwrap_or(("", text));
             let title = title.trim_start_matches([',', ' ']);
             if !title.is_empty() {
@@ -93,7 +93,7 @@ fn sections(help: &str) -> String {
     section("NOTES", &notes) + &section("\"EXIT STATUS\"", &codes) + &section("EXAMPLES", &examples)
 }
 
-/// Text that roff takes for nothing but text.
+/// Text in which roff finds no commands.
 fn escaped(text: &str) -> String {
     let lines = text.lines().map(|line| {
         let line = line.replace('\\', "\\e").replace('-', "\\-");

@@ -43,21 +43,21 @@ use crate::args::{self, CliCommand};
 use crate::errors::{self, exit};
 use crate::output;
 
-/// Carries a verb out, and gives the exit code.
+/// Carries out a verb, and returns the exit code.
 pub fn carry_out(verb: CliCommand) -> ExitCode {
-    // The one line that a run leaves says which job it is, and that one's receipt the rest.
+    // The audit line of a run names its job, whose receipt has the rest.
     let job = match &verb {
         CliCommand::Run(args) if !args.no_record => quell::binary::new_job_id(),
         _ => None,
     };
-    // The roles speak to quell alone, and read the settings for themselves.
+    // The roles talk only to quell, and read the settings themselves.
     if !matches!(verb, CliCommand::Keep | CliCommand::Tell)
         && let Ok(loaded) = guard_check::settings()
     {
         output::hide(loaded.config.mask());
     }
     let log = match EventLog::from_variable() {
-        // Their caller has looked at it, and they have nowhere to say it.
+        // Their caller has checked it, and they have no output.
         Err(_) if matches!(verb, CliCommand::Keep | CliCommand::Tell) => Ok(None),
         log => log,
     };
@@ -67,7 +67,7 @@ pub fn carry_out(verb: CliCommand) -> ExitCode {
         log.map_or(Ok(()), |log| log.begin(&called()))
     });
     if let Err(error) = admitted {
-        // The codes of `run` are those of its command.
+        // The other exit codes of `run` belong to its command.
         let (code, body) = match (&verb, &error) {
             (CliCommand::Run(_), Error::Start(error)) => (exit::FAILED, errors::of_run(error).1),
             (CliCommand::Run(_), _) => (exit::FAILED, errors::body(&error)),
@@ -126,7 +126,7 @@ fn called() -> String {
     std::env::args_os().nth(1).map(|word| word.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// The user's jobs, kept by this very program.
+/// The user's jobs, kept by this program.
 fn quell() -> Result<Quell, Error> {
     let home = Home::find().ok_or(Error::NoHome)?;
     home.check().map_err(Error::io(home.dir()))?;
@@ -137,7 +137,7 @@ fn quell() -> Result<Quell, Error> {
     })
 }
 
-/// Says an error, and gives its exit code.
+/// Prints an error and returns its exit code.
 fn fail(verb: &str, json: bool, error: &Error) -> ExitCode {
     output::fail(verb, json, errors::exit_code(error), &errors::body(error))
 }
@@ -150,8 +150,8 @@ fn envelope(verb: &str, data: &impl Serialize) -> String {
 /// How many jobs are dealt with at the same time; each waits for its own tree.
 const AT_ONCE: usize = 64;
 
-/// Does the same with many jobs, some of them at a time, and shows what became of each to `each`, in their order and as soon
-/// as it is known. Where there can be no threads, one after the other. A single one needs none.
+/// Does the same with many jobs, some of them at a time, and passes each result to `each`, in the order of the jobs and as soon
+/// as it is known. A single job needs no thread. If no threads can be started, one job after the other.
 fn at_once<T: Send>(
     jobs: &[quell::Job],
     act: impl Fn(&quell::Job) -> Result<T, Error> + Sync,
@@ -185,7 +185,7 @@ fn at_once<T: Send>(
                 shown += 1;
             }
         }
-        // A thread that panicked has said why.
+        // A thread that panicked has printed why.
         let failed = || Err(Error::Keeper("a thread of this command failed".into()));
         for (at, job) in jobs.iter().enumerate().skip(shown) {
             each(job, done.remove(&at).unwrap_or_else(failed));

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use quell::{Error, Job, StopOptions, Verdict, WaitFor, Waited};
 
-use super::start::tell_running;
+use super::start::report_running;
 use super::stop;
 use super::{at_once, envelope, fail, guard_check, quell};
 use crate::args::RestartArgs;
@@ -16,14 +16,14 @@ use crate::errors::{self, exit};
 use crate::output;
 use crate::render::format;
 
-/// What became of one job: the new one, and what the wait for it came to.
+/// The result for one job: the new job, and how the wait for it ended.
 type Restarted = Result<(Job, Option<Waited>), Error>;
 
 /// Restarts the jobs, all at the same time, and prints the new ids.
 pub fn restart(args: &RestartArgs) -> ExitCode {
     let prepared = quell().and_then(|quell| {
         let mut jobs = args.jobs.iter().map(|text| quell.job(text)).collect::<Result<Vec<_>, _>>()?;
-        // The same one may be meant twice.
+        // The same job may be named twice.
         jobs.sort_by_key(Job::id);
         jobs.dedup_by_key(|job| job.id());
         let patience = match args.wait_ready {
@@ -78,7 +78,7 @@ fn report(old: &Job, json: bool, done: Restarted) -> u8 {
         format!("{}\n", new.id())
     };
     if output::to_stdout(&text).is_some() {
-        tell_running(&new);
+        report_running(&new);
         return exit::FAILED;
     }
     let (code, words) = waited.map_or((0, String::new()), |waited| format::readiness(&new, &waited));

@@ -1,4 +1,4 @@
-//! `quell rm`: the records of jobs that have ended go.
+//! `quell rm`: removes the records of finished jobs.
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
@@ -12,7 +12,7 @@ use crate::args::RmArgs;
 use crate::errors::{self, exit};
 use crate::output;
 
-/// Removes each, and gives the highest exit code. If one of the words means no job, nothing is removed.
+/// Removes each, and returns the highest exit code. If one of the words names no job, nothing is removed.
 pub fn rm(args: &RmArgs) -> ExitCode {
     let jobs = match which(args) {
         Ok(jobs) => jobs,
@@ -30,7 +30,7 @@ pub fn rm(args: &RmArgs) -> ExitCode {
             Err(_) => false,
         };
         if was_lost && is_finished {
-            job_selection::tell_finished(job.id());
+            job_selection::report_recovered(job.id());
         }
         let code = match removed {
             Ok(()) => {
@@ -51,9 +51,9 @@ pub fn rm(args: &RmArgs) -> ExitCode {
 
 fn which(args: &RmArgs) -> Result<Vec<Job>, Error> {
     let quell = quell()?;
-    // All of them before the first is finished or removed.
+    // All words are resolved before the first job is finished or removed.
     let mut jobs = args.jobs.iter().map(|text| quell.job(text)).collect::<Result<Vec<_>, _>>()?;
-    // The same one may be meant twice.
+    // The same job may be named twice.
     let mut seen = BTreeSet::new();
     jobs.retain(|job| seen.insert(job.id()));
     Ok(jobs)

@@ -16,7 +16,7 @@ use crate::errors::{self, exit};
 use crate::open_line;
 use crate::output;
 
-/// Runs the command and gives the exit code. `id` is that of the job, if it has one already.
+/// Runs the command and returns the exit code. `id` is the id of the job, if it has one already.
 pub fn run(args: RunArgs, id: Option<JobId>) -> ExitCode {
     let (json, quiet) = (args.json, args.quiet);
     if json && quell::binary::closed_at_start()[1] {
@@ -55,14 +55,14 @@ fn keep(request: JobRequest, home: Option<PathBuf>) -> Result<Finished, StartErr
     quell::binary::run(request, home)
 }
 
-/// What is configured for all jobs; and that hooks run none of their own.
+/// The settings for all jobs, without hooks for a hook's own command.
 #[cfg(target_os = "linux")]
 pub fn configure(request: &mut JobRequest, config: &quell::binary::Config) {
     request.stop = config.stop;
     request.contain = config.start.contain;
     request.until = config.start.until;
     request.mask = config.start.mask.clone();
-    // Whether this is a hook's own command takes a look at all processes above it.
+    // Only with hooks: the check for a hook's own command reads all ancestors.
     if !config.hooks.is_empty() && !quell::binary::is_below_a_helper() {
         request.hooks = config.hooks.clone();
     }
@@ -87,7 +87,7 @@ fn configure_run(_request: &mut JobRequest) -> Result<(), ErrorBody> {
     Ok(())
 }
 
-/// Puts the arguments that `run` and `start` have in common into `request`, over what is configured.
+/// Puts the common arguments of `run` and `start` into `request`, over the settings.
 pub fn apply(args: JobArgs, request: &mut JobRequest) -> Result<(), ErrorBody> {
     for file in &args.env_file {
         request.env.set.extend(read_env_file(file)?);
@@ -124,7 +124,7 @@ pub fn apply(args: JobArgs, request: &mut JobRequest) -> Result<(), ErrorBody> {
     Ok(())
 }
 
-/// The process that is meant by `--owner`; none for a session.
+/// The process that `--owner` names; none for a session.
 #[cfg(target_os = "linux")]
 pub fn owner(arg: &OwnerArg) -> Result<Option<ProcId>, quell::Error> {
     let this = std::process::id();
@@ -147,7 +147,7 @@ fn owner_of_run(_arg: Option<&OwnerArg>) -> Result<Option<ProcId>, ErrorBody> {
     Ok(None)
 }
 
-/// What was asked for, over what is configured; and where its record is kept.
+/// The request, options over settings; and the directory of its record.
 fn request(args: RunArgs, id: Option<JobId>) -> Result<(JobRequest, Option<PathBuf>), ErrorBody> {
     let file = args.receipt.map(ReceiptTarget::File);
     let foreground = Foreground {
@@ -191,7 +191,7 @@ fn read_env_file(file: &Path) -> Result<Vec<(OsString, OsString)>, ErrorBody> {
             "write one KEY=VALUE a line; lines that begin with # are comments",
         )
     };
-    // As far as an environment can get; a device has no end.
+    // Up to the limit: a device has no end.
     let mut text = String::new();
     let read = std::fs::File::open(file).and_then(|file| file.take(ENV_FILE_CAP).read_to_string(&mut text));
     if read.map_err(|error| bad(error.to_string()))? as u64 == ENV_FILE_CAP {
@@ -240,7 +240,7 @@ fn report(finished: &Finished, leak: Leak, quiet: bool, json: bool) -> ExitCode 
     if finished.leaked && leak == Leak::Fail {
         return ExitCode::from(exit::RUN_LEAKED);
     }
-    // The root's own word is true, but the run was cut short by a loss of ours.
+    // The root's exit code is true, but quell lost a process and cut the run short.
     if receipt.cause == Cause::KeeperLost
         && receipt.killed()
         && matches!(receipt.root.outcome, RootOutcome::Exited { .. })
@@ -256,7 +256,7 @@ fn report(finished: &Finished, leak: Leak, quiet: bool, json: bool) -> ExitCode 
             }
             ExitCode::from(128 + signal.number() as u8)
         }
-        // Stopped before its first instruction: as if the signal had met the program itself.
+        // Stopped before its first instruction: as if the program itself had got the signal.
         RootOutcome::NotStarted { .. } => match receipt.actor {
             Actor::Sender { signal, .. } => ExitCode::from(128 + signal.number() as u8),
             Actor::Client { .. } => ExitCode::from(128 + Signal::TERM.number() as u8),
@@ -266,7 +266,7 @@ fn report(finished: &Finished, leak: Leak, quiet: bool, json: bool) -> ExitCode 
     }
 }
 
-/// Why another process has ended the run, if one has.
+/// Why another process ended the run, if one did.
 #[cfg(target_os = "linux")]
 fn why_stopped(receipt: &Receipt) -> Option<String> {
     use crate::render::{format, printable};

@@ -1,4 +1,4 @@
-//! `quell send`: something to read for a job.
+//! `quell send`: writes to the standard input of a job.
 
 use std::fs::File;
 use std::io::{self, Cursor, IsTerminal, Read};
@@ -12,7 +12,7 @@ use crate::args::SendArgs;
 use crate::errors;
 use crate::output;
 
-/// Sends it. For people nothing is said where all went well.
+/// Sends it. For people, success prints nothing.
 pub fn send(args: &SendArgs) -> ExitCode {
     let sent = quell().and_then(|quell| quell.job(&args.job)).and_then(|job| {
         let bytes = deliver(&job, args)?;

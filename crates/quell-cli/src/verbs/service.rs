@@ -9,12 +9,12 @@ use super::{envelope, fail, guard_check, quell};
 use crate::args::ServiceArgs;
 use crate::{output, render};
 
-/// Does it, and says how the service is.
+/// Carries out the verb, and prints the state of the service.
 pub fn service(args: &ServiceArgs) -> ExitCode {
     let options = ServiceOptions { user: args.user, timeout: args.timeout };
     let done = quell()
         .and_then(|quell| guard_check::of(&quell, args.reason.clone()))
-        .and_then(|gate| Ok(act(&gate, args.action.verb(), &args.name, &options)?));
+        .and_then(|guard| Ok(act(&guard, args.action.verb(), &args.name, &options)?));
     match done {
         Ok(answer) => {
             let text = if args.json { envelope("service", &answer) } else { told(&answer) };
@@ -29,7 +29,7 @@ pub fn service(args: &ServiceArgs) -> ExitCode {
     }
 }
 
-/// A line about how it is, and one about why, where there is more to say.
+/// A line about the state, and one about the reason if there is one.
 fn told(answer: &ServiceAnswer) -> String {
     let done = match (answer.command, answer.success) {
         (ServiceVerb::Start, true) => "started, ",
@@ -43,7 +43,7 @@ fn told(answer: &ServiceAnswer) -> String {
     let pid = answer.main_pid.map(|pid| format!(", pid {pid}")).unwrap_or_default();
     let alias = if answer.unit == answer.service { String::new() } else { format!(" ({})", answer.unit) };
     let mut text = format!("{}{alias}: {done}{} ({}){pid}\n", answer.service, answer.state, answer.sub_state);
-    // systemctl's own words are only worth a line where it did not work.
+    // systemctl's own words are shown only after a failure.
     let words = answer.stderr.lines().map(str::trim).find(|line| !line.is_empty() && !answer.success);
     let more: Vec<&str> = answer.note.as_deref().into_iter().chain(words).collect();
     if !more.is_empty() {

@@ -12,7 +12,7 @@ use crate::errors::exit;
 use crate::output;
 use crate::render::format;
 
-/// Sends it, and says to how many.
+/// Sends it, and prints how many processes got it.
 pub fn signal(args: &SignalArgs) -> ExitCode {
     let sent = quell().and_then(|quell| quell.job(&args.job)).and_then(|job| {
         let sent = job.signal(args.signal, if args.tree { SignalTo::Tree } else { SignalTo::Root })?;

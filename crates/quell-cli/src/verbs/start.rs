@@ -42,23 +42,23 @@ pub fn start(args: StartArgs) -> ExitCode {
         Ok(waited) => report(&job, json, waited),
         Err(error) => {
             let code = fail("start", json, &error);
-            tell_running(&job);
+            report_running(&job);
             code
         }
     };
-    tidy(&quell, gc);
+    auto_gc(&quell, gc);
     code
 }
 
-/// Removes a few old jobs, now that the caller has the id. The job runs whatever comes of this, so nothing is said.
-fn tidy(quell: &Quell, rules: Option<GcRules>) {
+/// Removes a few old jobs, after the caller got the id. The job runs whether this fails or not, so errors are not printed.
+fn auto_gc(quell: &Quell, rules: Option<GcRules>) {
     if let Some(rules) = rules {
-        let _ = quell.tidy(&rules);
+        let _ = quell.auto_gc(&rules);
     }
 }
 
 /// Names the job that runs although this call fails: the caller could not learn it otherwise.
-pub(super) fn tell_running(job: &Job) {
+pub(super) fn report_running(job: &Job) {
     let id = job.id();
     output::to_stderr(&format!("quell: the job runs all the same: {id} (`quell stop {id}` stops it)\n"));
 }
@@ -68,7 +68,7 @@ fn report(job: &Job, json: bool, waited: Option<Waited>) -> ExitCode {
     let text =
         if json { envelope("start", &StartAnswer::new(job, None, met)) } else { format!("{}\n", job.id()) };
     if let Some(code) = output::to_stdout(&text) {
-        tell_running(job);
+        report_running(job);
         return code;
     }
     let (code, words) = waited.map_or((0, String::new()), |waited| format::readiness(job, &waited));
@@ -76,16 +76,16 @@ fn report(job: &Job, json: bool, waited: Option<Waited>) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// What was asked for, and what is configured beside it.
+/// The request, and settings that are not part of it.
 struct Wanted {
-    /// How long readiness is waited for; none if it is not.
+    /// How long to wait for readiness; none for no wait.
     wait_ready: Option<Duration>,
     request: JobRequest,
-    /// The rules of the gc that happens by itself, if it does.
+    /// The rules of the automatic gc, if it is on.
     gc: Option<GcRules>,
 }
 
-/// Says which of the variables to be masked the job does not have: a slip would show a secret.
+/// Warns about variables to be masked that the job does not have: a misspelled name would show a secret.
 fn warn_of_unknown(mask: &[String], environment: &Environment) {
     let set = |name: &str| environment.set.iter().any(|(key, _)| key == name);
     let inherited = |name: &str| !environment.clear && std::env::var_os(name).is_some();
@@ -97,7 +97,7 @@ fn warn_of_unknown(mask: &[String], environment: &Environment) {
     }
 }
 
-/// What was asked for, over what is configured.
+/// The request: options over settings.
 fn wanted(args: StartArgs) -> Result<Wanted, ExitCode> {
     let json = args.json;
     let said = |error: Error| fail("start", json, &error);

@@ -1,4 +1,4 @@
-//! `quell stats`: what the jobs that have ended add up to.
+//! `quell stats`: sums over the finished jobs.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::args::{ByArg, StatsArgs};
 use crate::output;
 use crate::render::{self, Cell, Chart, Reader, Style, Table, fields};
 
-/// Adds up.
+/// Prints the sums.
 pub fn stats(args: &StatsArgs) -> ExitCode {
     match sums(args) {
         Ok(stats) => {
@@ -109,7 +109,7 @@ fn percent(share: f64) -> String {
 }
 
 fn by_tag(stats: &Stats, reader: Reader) -> String {
-    // The label comes last: it is what may be too long.
+    // The label comes last, because it may be too long.
     let headings = ["JOBS", "TIMEOUTS", "KILLED", "LEAKS", "NOT PROVEN", "GRACE", "LABEL"];
     let mut table = Table::new(headings, &[0, 1, 2, 3, 4, 5]);
     for TagSums { key, value, sums } in &stats.by_tag {
@@ -150,7 +150,7 @@ fn over_time(stats: &Stats, reader: Reader) -> String {
     if stats.refusals.is_some() {
         measures.push(measure("refusals", Style::Busy, |bucket| bucket.refusals.unwrap_or(0)));
     }
-    // To the minute: nothing is cut finer.
+    // To the minute: no period is shorter.
     let times = buckets.iter().map(|bucket| bucket.start.get(..16).unwrap_or(&bucket.start)).collect();
     let (lines, each) = Chart { measures, times }.lines(reader, render::speaks_utf8());
     let seconds = buckets.first().map_or(0, |bucket| bucket.seconds).saturating_mul(each as u64);

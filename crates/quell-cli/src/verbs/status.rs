@@ -1,4 +1,4 @@
-//! `quell status`: all that is known of a job.
+//! `quell status`: everything that is known about a job.
 
 use std::process::ExitCode;
 
@@ -17,7 +17,7 @@ use crate::output;
 use crate::render::format;
 use crate::render::{self, Cell, Reader, Style, fields, printable};
 
-/// Says it for each, and gives the highest exit code.
+/// Prints it for each, and returns the highest exit code.
 pub fn status(args: &StatusArgs) -> ExitCode {
     let quell = match quell() {
         Ok(quell) => quell,
@@ -220,9 +220,9 @@ fn limits(job: &JobView) -> Option<String> {
     Some(text).filter(|text| !text.is_empty())
 }
 
-/// Whether the root of a job that is not over is known to have exited: by the record, or as its keeper has not reaped it.
+/// Whether the root of a live job has exited: by the record, or because it is a zombie.
 fn has_exited(root: ProcId, job: &JobView) -> bool {
-    // A process whose main thread has exited looks like a corpse, but has other threads.
+    // A process whose main thread has exited looks like a zombie, but has other threads.
     let is_dead = |stat: quell::binary::Stat| {
         stat.start == root.start && matches!(stat.state, b'Z' | b'X') && stat.threads <= 1
     };

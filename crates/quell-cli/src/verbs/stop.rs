@@ -1,4 +1,4 @@
-//! `quell stop`: many jobs at once, a receipt each.
+//! `quell stop`: stops jobs in parallel, with a receipt for each.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::output;
 use crate::progress::Progress;
 use crate::render::{self, format};
 
-/// Stops the jobs, and says what became of each.
+/// Stops the jobs, and prints the result for each.
 pub fn stop(args: &StopArgs) -> ExitCode {
     let (jobs, unknown) = match quell().and_then(|quell| which(&quell, args)) {
         Ok(which) => which,
@@ -37,7 +37,7 @@ pub fn stop(args: &StopArgs) -> ExitCode {
     });
     let mut teller =
         Teller { json: args.json, quiet: args.quiet, several: jobs.len() > 1, ..Teller::default() };
-    // Told first: the others may take their time.
+    // Reported first: the others may take long.
     unknown.into_iter().for_each(|error| teller.failed(error));
     let stop = |job: &Job| job.stop_with(&how);
     at_once(&jobs, stop, |job, ended| {
@@ -47,7 +47,7 @@ pub fn stop(args: &StopArgs) -> ExitCode {
         left.fetch_sub(1, Ordering::Relaxed);
         progress.aside(|| match ended {
             Ok(stopped) => teller.stopped(job, stopped),
-            // One that was met while it began, and never ran, leaves nothing. The answer says so if it was named.
+            // A job that was stopped before its program ran leaves no record. It is reported only if it was named.
             Err(Error::NoSuchJob(_)) if args.jobs.is_empty() => {}
             Err(error) => teller.failed(error),
         });
@@ -71,11 +71,11 @@ pub fn options(now: bool, grace: Option<Duration>, reason: Option<String>) -> St
     options
 }
 
-/// Says what became of the jobs: to people one by one, to programs in one answer at the end.
+/// Prints the results: for people one by one, for programs in one answer at the end.
 #[derive(Default)]
 struct Teller {
     json: bool,
-    /// Whether only errors are said.
+    /// Whether only errors are printed.
     quiet: bool,
     /// Whether a receipt has to name its job.
     several: bool,
@@ -86,18 +86,18 @@ struct Teller {
 
 impl Teller {
     fn stopped(&mut self, job: &Job, stopped: Stopped) {
-        let (was_over, receipt) = (stopped.already_ended(), stopped.into_receipt());
+        let (already_ended, receipt) = (stopped.already_ended(), stopped.into_receipt());
         if receipt.verdict != Verdict::Gone {
             self.worst = self.worst.max(exit::NOT_PROVEN_DEAD);
         }
         if self.json {
-            return self.jobs.push(StoppedJob { id: job.id(), was_over, receipt });
+            return self.jobs.push(StoppedJob { id: job.id(), already_ended, receipt });
         }
         if self.quiet && receipt.verdict == Verdict::Gone {
             return;
         }
         let columns = render::columns_of(&std::io::stdout());
-        let text = match (was_over, &receipt.verdict) {
+        let text = match (already_ended, &receipt.verdict) {
             (true, Verdict::Gone) => format!("{} had ended already\n", job.id()),
             (true, verdict) => format!("{} had ended already, {}\n", job.id(), format::verdict(verdict)),
             (false, _) if self.several => {
@@ -137,7 +137,7 @@ impl Teller {
     }
 }
 
-/// Those that are named, and those that are selected; and what is wrong with the words that mean none.
+/// The named and the selected jobs, and an error for each word that names no job.
 fn which(quell: &Quell, args: &StopArgs) -> Result<(Vec<Job>, Vec<Error>), Error> {
     let (mut jobs, mut unknown) = (Vec::new(), Vec::new());
     for text in &args.jobs {
@@ -154,7 +154,7 @@ fn which(quell: &Quell, args: &StopArgs) -> Result<(Vec<Job>, Vec<Error>), Error
     } else if args.all {
         jobs.extend(quell.live()?);
     }
-    // The same one may be meant twice.
+    // The same job may be named twice.
     jobs.sort_by_key(Job::id);
     jobs.dedup_by_key(|job| job.id());
     Ok((jobs, unknown))

@@ -6,7 +6,7 @@ use crate::args::SweepArgs;
 use crate::errors::exit;
 use crate::output;
 
-/// Sweeps, and says what was found and done.
+/// Sweeps, and prints what was found and done.
 pub fn sweep(args: &SweepArgs) -> ExitCode {
     let swept = super::quell();
     let report = match swept.and_then(|quell| quell.sweep(args.dry_run.into())) {

@@ -64,9 +64,9 @@ fn carry_out(args: TestArgs) -> Result<(TestAnswer, Option<Signal>), Error> {
         hint: errors::hint,
         ..TestPlan::new(request)
     };
-    let gate = guard_check::of(&quell, args.reason)?;
+    let guard = guard_check::of(&quell, args.reason)?;
     let mut shown = None;
-    let answer = run_tests(&quell, &gate, &plan, |job| {
+    let answer = run_tests(&quell, &guard, &plan, |job| {
         interrupts.stop(job, "test");
         shown = (!args.json).then(|| follow(job));
     });

@@ -12,10 +12,10 @@ use crate::errors::{self, exit};
 use crate::output;
 use crate::render::{self, Cell, Reader, Style, Table};
 
-/// How deep the drawing goes; what is deeper stands below that.
+/// How deep the drawing is indented.
 const DEPTH: usize = 24;
 
-/// Draws each, and gives the highest exit code.
+/// Draws each, and returns the highest exit code.
 pub fn tree(args: &TreeArgs) -> ExitCode {
     let quell = match quell() {
         Ok(quell) => quell,

@@ -1,4 +1,4 @@
-//! `quell wait`: one bounded call for what is to happen to jobs.
+//! `quell wait`: waits for an event of jobs, for a limited time.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use crate::output;
 use crate::progress::Progress;
 use crate::render::format;
 
-/// Waits, and says what each job came to.
+/// Waits, and prints the result for each job.
 pub fn wait(args: &WaitArgs) -> ExitCode {
     let deadline = Instant::now() + args.timeout;
     let (waited, wanted) = match carry_out(args, deadline) {

@@ -1,4 +1,4 @@
-//! A cgroup v2 of the job's own: the kernel knows every member, and kills them all with one write.
+//! The cgroup v2 file system. The kernel knows every member of a cgroup, and kills them all with one write.
 
 use std::cell::Cell;
 use std::fs::{self, File, OpenOptions};
@@ -10,41 +10,26 @@ use std::path::{Path, PathBuf};
 use quell_core::{JobId, Limits};
 use quell_sys::fault::{FaultPoint, fault_point};
 
-/// What the kernel calls the file system (`CGROUP2_SUPER_MAGIC`).
+/// The file system's magic number (`CGROUP2_SUPER_MAGIC`).
 const CGROUP2_MAGIC: u64 = 0x6367_7270;
 const ENODEV: i32 = 19;
 const EOPNOTSUPP: i32 = 95;
 
-/// Why a cgroup can't be had.
+/// Why a cgroup can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CgroupError {
-    /// No cgroup2 file system is mounted.
     #[error("no cgroup v2 hierarchy is mounted")]
     NotMounted,
-    /// This process's own place in it is not visible.
+    /// This process's own cgroup is not visible.
     #[error("this process's own cgroup is outside the mounted hierarchy ({0})")]
     Outside(String),
-    /// A file or directory could not be made, read or written.
     #[error("{path}: {error}", path = .path.display())]
-    Path {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        error: io::Error,
-    },
-    /// The kernel is too old.
+    Path { path: PathBuf, error: io::Error },
     #[error("the kernel has no cgroup.kill (Linux 5.14)")]
     NoKill,
-    /// A limit needs a controller that is not to be had.
+    /// A limit needs a controller that is not available.
     #[error("the {controller} controller is not available in {path}: {why}", path = .path.display())]
-    NoController {
-        /// Which.
-        controller: &'static str,
-        /// Where.
-        path: PathBuf,
-        /// Why.
-        why: String,
-    },
+    NoController { controller: &'static str, path: PathBuf, why: String },
 }
 
 fn at(path: &Path) -> impl FnOnce(io::Error) -> CgroupError {
@@ -59,7 +44,7 @@ pub struct Cgroup {
     dir: File,
     kill: File,
     events: File,
-    /// Somebody has removed it: its news would be the same for ever.
+    /// It was removed. Then poll would report an event on it for ever.
     removed: Cell<bool>,
 }
 
@@ -68,9 +53,9 @@ pub fn own_dir() -> Result<PathBuf, CgroupError> {
     dir_of_process("self")
 }
 
-/// The same and the mount point, where the hierarchy is mounted as it usually is, without the list of all mounts, which takes
-/// the kernel longer than all else of this. It may not exist: where only a part of the hierarchy is mounted.
-pub fn usual_place() -> Option<(PathBuf, PathBuf)> {
+/// The same and the mount point, if the hierarchy is mounted at a usual path. This avoids reading the list of all mounts, which
+/// takes longer than everything else here. The directory may not exist, if only a part of the hierarchy is mounted.
+pub fn usual_dir_and_mount() -> Option<(PathBuf, PathBuf)> {
     let is_cgroup =
         |path: &&str| rustix::fs::statfs(*path).is_ok_and(|found| found.f_type as u64 == CGROUP2_MAGIC);
     let mount = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].into_iter().find(is_cgroup)?;
@@ -78,13 +63,13 @@ pub fn usual_place() -> Option<(PathBuf, PathBuf)> {
     Some((dir_of("/", mount, v2_path(&text)?)?, mount.into()))
 }
 
-/// The directory of the cgroup v2 that the process `pid` (a number, or `self`) is in.
+/// The directory of the cgroup v2 of the process `pid` (a number, or `self`).
 pub fn dir_of_process(pid: &str) -> Result<PathBuf, CgroupError> {
-    place_of_process(pid).map(|(dir, _)| dir)
+    dir_and_mount_of(pid).map(|(dir, _)| dir)
 }
 
 /// The same, and the mount point.
-pub fn place_of_process(pid: &str) -> Result<(PathBuf, PathBuf), CgroupError> {
+pub fn dir_and_mount_of(pid: &str) -> Result<(PathBuf, PathBuf), CgroupError> {
     let mounts = Path::new("/proc/self/mountinfo");
     let (root, mount) =
         cgroup2_mount(&quell_sys::read_text(mounts).map_err(at(mounts))?).ok_or(CgroupError::NotMounted)?;
@@ -98,7 +83,7 @@ pub fn place_of_process(pid: &str) -> Result<(PathBuf, PathBuf), CgroupError> {
 /// The directory of the cgroup `own` in a hierarchy whose `root` is mounted at `mount`.
 pub fn dir_of(root: &str, mount: &str, own: &str) -> Option<PathBuf> {
     let below = if root == "/" { own } else { own.strip_prefix(root)? };
-    // `/ab` is not below `/a`; and what this process may not see is shown as a way up.
+    // `/ab` is not below `/a`. A cgroup outside of our cgroup namespace is shown with `..`.
     if !below.is_empty() && !below.starts_with('/') || below.split('/').any(|part| part == "..") {
         return None;
     }
@@ -131,19 +116,19 @@ pub fn v2_path(text: &str) -> Option<&str> {
 }
 
 impl Cgroup {
-    /// Makes a cgroup for `id` below `base`, or below this process's own, with `limits`; nothing is left behind if that
-    /// fails.
+    /// Makes a cgroup for `id` with `limits`, below `base` or below this process's own cgroup. On an error, nothing is left
+    /// behind.
     pub fn create(id: JobId, base: Option<&Path>, limits: &Limits) -> Result<Self, CgroupError> {
         let mut own = match base {
             Some(base) => base.to_owned(),
-            None => usual_place().map_or_else(own_dir, |(dir, _)| Ok(dir))?,
+            None => usual_dir_and_mount().map_or_else(own_dir, |(dir, _)| Ok(dir))?,
         };
         let mut path = own.join(Self::name(id));
         if let Err(error) = fs::create_dir(&path) {
             if base.is_some() || error.kind() != io::ErrorKind::NotFound {
                 return Err(at(&path)(error));
             }
-            // The usual place was not ours.
+            // This process's own cgroup is not at the usual path.
             own = own_dir()?;
             path = own.join(Self::name(id));
             fs::create_dir(&path).map_err(at(&path))?;
@@ -156,13 +141,13 @@ impl Cgroup {
         made
     }
 
-    /// What the cgroup of a job is called.
+    /// The name of a job's cgroup.
     pub fn name(id: JobId) -> String {
         format!("quell-{id}")
     }
 
     fn prepare(own: &Path, path: &Path, limits: &Limits) -> Result<Self, CgroupError> {
-        // To move a process needs the right to write the nearest common ancestor too, which is our own cgroup.
+        // Moving a process also needs write access to the nearest common ancestor, which is our own cgroup.
         for procs in [own.join("cgroup.procs"), path.join("cgroup.procs")] {
             OpenOptions::new().write(true).open(&procs).map_err(at(&procs))?;
         }
@@ -171,7 +156,7 @@ impl Cgroup {
         Ok(cgroup)
     }
 
-    /// Opens a cgroup that exists. What only looks like one is an error: files of these names can be laid out anywhere.
+    /// Opens an existing cgroup. Files with these names can be made in any directory, so this checks that it is a cgroup.
     pub fn open(path: &Path) -> Result<Self, CgroupError> {
         check_is_cgroup(path).map_err(at(path))?;
         Self::open_made(path)
@@ -193,43 +178,42 @@ impl Cgroup {
         })
     }
 
-    /// Its directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Its directory as a descriptor, for a birth inside.
+    /// Its directory as a descriptor, so that a process can be started in it.
     pub fn dir(&self) -> BorrowedFd<'_> {
         self.dir.as_fd()
     }
 
-    /// A descriptor with news (POLLPRI) when the cgroup becomes empty or populated, as long as it exists.
+    /// A descriptor that poll reports (POLLPRI) when the cgroup becomes empty or populated. None once it is removed.
     pub fn events(&self) -> Option<BorrowedFd<'_>> {
         (!self.removed.get()).then(|| self.events.as_fd())
     }
 
-    /// Moves a process, which the caller holds as an unreaped child, into it.
+    /// Moves a process into it. The caller must hold the process as an unreaped child.
     pub fn adopt(&self, pid: u32) -> Result<(), CgroupError> {
         let procs = self.path.join("cgroup.procs");
         fs::write(&procs, pid.to_string()).map_err(at(&procs))
     }
 
-    /// Keeps the members from making new processes: no more tasks where the controller is there, else frozen. Frozen
-    /// processes still die of a kill.
+    /// Prevents new processes: `pids.max` is 0 if the controller is available, else the cgroup is frozen. Frozen processes
+    /// still die from a kill.
     pub fn brake(&self) {
         if fs::write(self.path.join("pids.max"), "0").is_err() {
             let _ = fs::write(self.path.join("cgroup.freeze"), "1");
         }
     }
 
-    /// Kills all members, and those of all cgroups below. Fails for a threaded cgroup.
+    /// Kills all members, including those of all cgroups below. Fails for a threaded cgroup.
     pub fn kill(&self) -> io::Result<()> {
         io::Write::write_all(&mut &self.kill, b"1")
     }
 
-    /// Whether a living process is in it or below. A removed cgroup is empty.
+    /// Whether a living process is in it or below it. A removed cgroup is empty.
     pub fn populated(&self) -> io::Result<bool> {
-        // A few words; and one read of all of it is what the kernel counts as having heard the news.
+        // The file is short. One read of the whole file resets the POLLPRI event.
         let mut text = [0; 128];
         match self.events.read_at(&mut text, 0) {
             Ok(length) => Ok(!text[..length].split(|&byte| byte == b'\n').any(|line| line == b"populated 0")),
@@ -242,38 +226,38 @@ impl Cgroup {
         }
     }
 
-    /// The pids of the members, those of all cgroups below too. Each is a hint until it is pinned.
+    /// The PIDs of the members, including those of all cgroups below. Each PID is a hint until it is pinned.
     pub fn members(&self) -> Vec<u32> {
         let mut found = Vec::new();
         list_members(&self.path, &mut found);
         found
     }
 
-    /// Whether the kernel has ended a member at the memory limit.
+    /// Whether the kernel has killed a member at the memory limit.
     pub fn was_out_of_memory(&self) -> bool {
         let text = fs::read_to_string(self.path.join("memory.events")).unwrap_or_default();
         text.lines().any(|line| line.strip_prefix("oom_kill ").is_some_and(|count| count != "0"))
     }
 
-    /// The most memory that the tree had at once, where the controller knows it.
+    /// The tree's peak memory, if the controller is available.
     pub fn peak_memory(&self) -> Option<u64> {
         fs::read_to_string(self.path.join("memory.peak")).ok()?.trim().parse().ok()
     }
 
-    /// Removes it and those below. Fails while a living process is in it.
+    /// Removes it and the cgroups below. Fails while a living process is in one of them.
     pub fn remove(&self) -> io::Result<()> {
         remove_below(&self.path)
     }
 }
 
-/// The pids of the processes in the cgroup at `path` itself, without those below it. The kernel lists a process that has no
-/// pid in our PID namespace as 0: it is left out.
+/// The PIDs of the processes in the cgroup at `path` itself, not in those below. The kernel lists a process outside of our PID
+/// namespace as 0: it is left out.
 pub fn processes_in(path: &Path) -> Option<Vec<u32>> {
     let read = |name: &str| quell_sys::read_text(&path.join(name));
     let listed = |text: String| -> Vec<u32> { text.lines().filter_map(|line| line.parse().ok()).collect() };
     let mut pids = match read("cgroup.procs") {
         Ok(text) => listed(text),
-        // A threaded cgroup lists threads only. A job can make its own cgroup one.
+        // A threaded cgroup lists only threads. A job can make its own cgroup threaded.
         Err(error) if error.raw_os_error() == Some(EOPNOTSUPP) => {
             listed(read("cgroup.threads").ok()?).into_iter().filter_map(process_of).collect()
         }
@@ -284,7 +268,7 @@ pub fn processes_in(path: &Path) -> Option<Vec<u32>> {
     Some(pids)
 }
 
-/// The pid of the process that `thread` is of.
+/// The process that `thread` belongs to.
 fn process_of(thread: u32) -> Option<u32> {
     let text = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
     text.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()
@@ -299,15 +283,14 @@ fn list_members(path: &Path, found: &mut Vec<u32>) {
     }
 }
 
-/// Whether `path` is a directory of the cgroup v2 file system, reached by no link and no `..`: a path in a record is what
-/// somebody wrote there.
+/// Whether `path` is a directory of the cgroup v2 file system, reached without links and `..`. Recorded paths can be forged.
 fn check_is_cgroup(path: &Path) -> io::Result<()> {
     let magic = rustix::fs::statfs(path)?.f_type as u64;
     let plain = fs::canonicalize(path)? == path && path.is_dir();
     if magic == CGROUP2_MAGIC && plain { Ok(()) } else { Err(io::Error::other("it is not a cgroup")) }
 }
 
-/// Removes a cgroup, those below it first (a nested job whose keeper was killed leaves its own).
+/// Removes a cgroup and those below it. A nested job whose keeper was killed leaves its cgroup behind.
 pub fn remove_tree(path: &Path) -> io::Result<()> {
     match check_is_cgroup(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -331,8 +314,8 @@ fn remove_below(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Sets the limits, and switches on for the children of `own` the controllers that they need. What was switched on in
-/// vain is switched off again: it would spoil the cgroup for every later job.
+/// Sets the limits, and enables the controllers that they need for the children of `own`. A controller that turns out to be
+/// unusable is disabled again, because it would break the cgroup for every later job.
 fn set_limits(own: &Path, path: &Path, limits: &Limits) -> Result<(), CgroupError> {
     let period = 100_000.0;
     let wanted = [
@@ -353,16 +336,16 @@ fn set_limits(own: &Path, path: &Path, limits: &Limits) -> Result<(), CgroupErro
         fs::write(&file, value).map_err(at(&file))?;
     }
     if limits.memory.is_some() {
-        // Swap would only delay the limit; and a tree of which one process was taken is no use to anyone. Both files
-        // are missing on some kernels, and the limit stands without them.
+        // Swap would only delay the limit, and a tree that has lost one process is of no use. Some kernels lack these files;
+        // the limit works without them.
         let _ = fs::write(path.join("memory.swap.max"), "0");
         let _ = fs::write(path.join("memory.oom.group"), "1");
     }
     Ok(())
 }
 
-/// Switches a controller on for the children of `own`. Below a cgroup with processes of its own the kernel refuses, or
-/// (for controllers that know threads) makes children that nobody can join.
+/// Enables a controller for the children of `own`. If `own` has processes of its own, the kernel refuses, or (for controllers
+/// that support threads) makes children that no process can join.
 fn switch_on(own: &Path, path: &Path, controller: &'static str) -> Result<(), CgroupError> {
     let switch = own.join("cgroup.subtree_control");
     let refused = |why| CgroupError::NoController { controller, path: own.to_owned(), why };

@@ -1,5 +1,5 @@
-//! The containment of one tree, whatever holds it: how the root is born in it, and what is known of it. What holds it is in
-//! `backend/`; how it is emptied is in `stop.rs`.
+//! The containment of one tree: how its root is started and what is known of it. `backend/` has what holds the tree, `stop.rs`
+//! how it is stopped.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -15,80 +15,77 @@ use quell_sys::{ChildRules, Polled, Program};
 use super::Unavailable;
 use super::backend::{self, Backend, RootExit, Spawned};
 use super::cgroup_fs::Cgroup;
-use super::keeper_cgroup::home_cgroups;
-use super::member_log::{MemberLog, identity, short_command};
+use super::keeper_cgroup::starter_cgroups;
+use super::member_log::{MemberLog, short_command};
 use super::member_set::MemberSet;
 use super::walk::Below;
 
-/// A tree, or the place for one.
+/// A tree and what holds it. The root exists after [`Containment::spawn`].
 #[derive(Debug)]
 pub struct Containment {
     pub(super) id: JobId,
     pub(super) backend: Backend,
     pub(super) session: SessionKind,
     pub(super) marker: String,
-    /// The cgroups in which a process that carries the marker is the job's.
-    pub(super) homes: Vec<String>,
+    /// The cgroups of the job's starter and keeper: a marked process there is a member.
+    pub(super) starter_cgroups: Vec<String>,
     /// Our direct child: the root, or the init of its PID namespace.
     pub(super) root: Option<ProcId>,
-    /// What the keeper before us has said of it.
-    told: KeeperReport,
-    /// The root below that init.
+    /// What the keeper before this one reported of the tree.
+    reported: KeeperReport,
+    /// In a PID namespace: the root below that init.
     pub(super) inner: Option<ProcId>,
-    /// The root leads a group of its own for certain, and is not reaped: its pid may be used as a group's number.
+    /// The root certainly leads a process group of its own and is not reaped, so its PID may be used as a group id.
     pub(super) group: bool,
     pub(super) root_gone: bool,
     pub(super) preexisting_children: Vec<ProcId>,
     pub(super) member_log: MemberLog,
-    /// Whom the kill has found so far.
+    /// The members that the kill has found so far.
     pub(super) member_set: MemberSet,
-    /// How many rounds of the kill there were.
+    /// How many kill rounds there were.
     pub(super) kill_rounds: u32,
     /// No specific containment was requested, so that falling back to the reaper is allowed.
     may_fall_back: bool,
     fallback_note: Option<String>,
 }
 
-/// A root could not be made.
+/// Why a root could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnError {
-    /// What should hold it could not be had after all.
+    /// The containment turned out to be unavailable.
     #[error("{0}")]
     Containment(String),
-    /// The system made no process.
     #[error("can't make a process: {0}")]
     Process(io::Error),
 }
 
-/// What a keeper had told of its tree before it was lost.
+/// What a keeper reported of its tree before it was lost.
 #[derive(Clone, Debug, Default)]
 pub struct KeeperReport {
     /// What holds it.
     pub held: Option<ContainmentKind>,
-    /// Its direct child.
+    /// The keeper's direct child.
     pub root: Option<ProcId>,
-    /// The root below that, in a PID namespace.
+    /// In a PID namespace: the root below that child.
     pub inner: Option<ProcId>,
-    /// Its cgroup.
     pub cgroup: Option<PathBuf>,
-    /// Below which its cgroup was to be made.
+    /// The directory below which the cgroup was to be made.
     pub base: Option<PathBuf>,
 }
 
-/// A root that waits for its go.
+/// A stub that waits until it may execute the program.
 #[derive(Debug)]
 pub struct Birth {
-    /// A byte written here lets it become the program; if it is closed, the stub exits.
+    /// A byte written here makes the stub execute the program. If it is closed, the stub exits.
     pub go: OwnedFd,
-    /// Closed by a successful exec, else says what failed.
+    /// Closed by a successful exec. Otherwise the stub writes here what failed.
     pub status: OwnedFd,
 }
 
 impl Containment {
-    /// Finds a place for the tree of job `id`: exactly the containment that was asked for, or for `auto` the strongest
-    /// that doesn't change what the program sees. Makes its cgroup, if it is one; nothing else exists yet.
-    ///
-    /// A cgroup is made below `base`, or else below this process's own.
+    /// Chooses the containment for job `id`: exactly the one that was requested, or for `auto` the strongest one that does not
+    /// change what the program sees. A cgroup is made here, below `base` or below this process's own cgroup. Nothing else
+    /// exists yet.
     pub fn acquire(
         id: JobId,
         base: Option<&Path>,
@@ -102,7 +99,6 @@ impl Containment {
         Ok(Self { may_fall_back, ..Self::with(id, backend, session, marker) })
     }
 
-    /// What holds it.
     pub fn kind(&self) -> ContainmentKind {
         self.backend.kind()
     }
@@ -111,12 +107,12 @@ impl Containment {
         self.backend.cgroup()
     }
 
-    /// The cgroup's directory, where one holds the tree.
+    /// The directory of the cgroup that holds the tree, if any.
     pub fn cgroup_path(&self) -> Option<&Path> {
         self.cgroup().map(Cgroup::path)
     }
 
-    /// The holder and its limits, for the receipt.
+    /// The containment and what can defeat it, for the receipt.
     pub fn describe(&self) -> ContainmentInfo {
         ContainmentInfo {
             containment: self.kind(),
@@ -126,36 +122,36 @@ impl Containment {
         }
     }
 
-    /// The cgroups in which a process that carries the job's marker is the job's, for the record.
-    pub fn homes(&self) -> &[String] {
-        &self.homes
+    /// The cgroups of the job's starter and keeper, for the record.
+    pub fn starter_cgroups(&self) -> &[String] {
+        &self.starter_cgroups
     }
 
-    /// The root's identity (of a PID namespace: its init's).
+    /// The identity of the root, or of the init of its PID namespace.
     pub fn root(&self) -> Option<ProcId> {
         self.root
     }
 
-    /// What held the job, for the record: also a root that the keeper before us has collected already, and a cgroup that it
-    /// has removed. A command that finds the job without a keeper needs to know what to look for.
+    /// What held the job, for the record. It includes a root that an earlier keeper has reaped and a cgroup that it has
+    /// removed: a recovery needs to know what to look for.
     pub fn recorded(&self) -> KeeperReport {
         let cgroup = self.cgroup_path().map(ToOwned::to_owned);
         KeeperReport {
-            held: self.told.held.or(Some(self.kind())),
-            root: self.root.or(self.told.root),
+            held: self.reported.held.or(Some(self.kind())),
+            root: self.root.or(self.reported.root),
             inner: self.inner,
-            cgroup: cgroup.or_else(|| self.told.cgroup.clone()),
+            cgroup: cgroup.or_else(|| self.reported.cgroup.clone()),
             base: None,
         }
     }
 
-    /// Makes the root, which waits for its go as our unreaped child, inside the containment. With an error no process is
-    /// left.
+    /// Makes the stub inside the containment. It is our unreaped child and waits until it may execute the program. On an error,
+    /// no process is left.
     pub fn spawn(&mut self, program: &Program, rules: &ChildRules) -> Result<Birth, SpawnError> {
         let Spawned { pid, birth, held } = self.backend.spawn(self.id, program, rules)?;
         if let Err(why) = held {
             if !self.may_fall_back {
-                put_away(birth, pid);
+                discard_stub(birth, pid);
                 return Err(SpawnError::Containment(why));
             }
             let _ = self.release();
@@ -166,16 +162,16 @@ impl Containment {
         let mut stat = match quell_sys::stat(pid) {
             Ok(stat) => stat,
             Err(error) => {
-                put_away(birth, pid);
+                discard_stub(birth, pid);
                 return Err(SpawnError::Process(error));
             }
         };
-        self.root = Some(identity(&stat));
-        // A PID namespace's init is quell's own; the root is its one child, unless it has failed.
+        self.root = Some(stat.id());
+        // The init of a PID namespace is quell's own. The root is its only child, unless it has failed.
         if self.backend.has_init() {
             let below = quell_sys::children(pid, 1).unwrap_or_default();
             let inner = below.first().and_then(|&pid| quell_sys::stat(pid).ok());
-            self.inner = inner.as_ref().map(identity);
+            self.inner = inner.as_ref().map(quell_sys::Stat::id);
             match inner {
                 Some(inner) => stat = inner,
                 None => return Ok(birth),
@@ -186,7 +182,7 @@ impl Containment {
             program.argv.iter().map(|word| word.to_string_lossy().into_owned()).collect();
         let own = self.session == SessionKind::Own;
         self.member_log.add(Member {
-            id: identity(&stat),
+            id: stat.id(),
             ppid: stat.ppid,
             pgid: if own { pid } else { stat.pgid },
             sid: if own { pid } else { stat.sid },
@@ -198,14 +194,14 @@ impl Containment {
         Ok(birth)
     }
 
-    /// What `auto` could not use when the root was made, the first time this is asked.
+    /// Why `auto` fell back to the reaper, on the first call after that.
     pub fn take_fallback_note(&mut self) -> Option<String> {
         self.fallback_note.take()
     }
 
     /// The root itself, for the receipt. Known after a takeover too, also if the lost keeper has reaped it.
     pub fn shown_root(&self) -> Option<ProcId> {
-        if self.backend.has_init() { self.inner } else { self.root.or(self.told.root) }
+        if self.backend.has_init() { self.inner } else { self.root.or(self.reported.root) }
     }
 
     /// The root as a member of the job.
@@ -213,80 +209,80 @@ impl Containment {
         self.member_log.of(&[self.shown_root()?]).pop()
     }
 
-    /// The program was executed: the root has left our group for certain.
+    /// Notes that the program was executed. From here on the root is certainly not in our process group.
     pub fn executed(&mut self) {
         self.group = self.session == SessionKind::Own && !self.backend.has_init();
     }
 
-    /// Whether the root is known to have become the program, also if it is dead by now. That of a PID namespace is not, once
-    /// its init has reaped it.
+    /// Whether the root is known to have executed the program. It may be dead by now. In a PID namespace this is unknown once
+    /// init has reaped the root.
     pub fn has_executed(&self) -> bool {
         let stat = self.shown_root().and_then(|root| Some((root, quell_sys::stat(root.pid).ok()?)));
-        stat.is_some_and(|(root, stat)| identity(&stat) == root && stat.has_executed())
+        stat.is_some_and(|(root, stat)| stat.id() == root && stat.has_executed())
     }
 
-    /// Takes over the tree of a keeper that is gone. `held`, `root` and `cgroup` are what the keeper had told of it, if
-    /// it had come that far. Children that this process had before it started the job are not part of it.
+    /// Takes over the tree of a lost keeper. `reported` is what that keeper reported of it. Children that this process had
+    /// before it started the job are not part of the tree.
     pub fn take_over(
         id: JobId,
         session: SessionKind,
         marker: &str,
-        told: KeeperReport,
+        reported: KeeperReport,
         preexisting_children: Vec<ProcId>,
     ) -> Self {
-        let backend = Backend::reopen(id, &told);
-        let mut hold = Self { preexisting_children, ..Self::with(id, backend, session, marker) };
-        // Only an unreaped child of ours pins its number.
-        hold.inner = told.inner;
-        hold.root = told.root.filter(|root| {
+        let backend = Backend::reopen(id, &reported);
+        let mut containment = Self { preexisting_children, ..Self::with(id, backend, session, marker) };
+        // Only the PID of an unreaped child of ours can't be reused.
+        containment.inner = reported.inner;
+        containment.root = reported.root.filter(|root| {
             quell_sys::own_children().unwrap_or_default().contains(&root.pid)
-                && quell_sys::stat(root.pid).is_ok_and(|stat| identity(&stat) == *root)
+                && quell_sys::stat(root.pid).is_ok_and(|stat| stat.id() == *root)
         });
-        hold.group = session == SessionKind::Own
-            && !hold.backend.has_init()
-            && hold
+        containment.group = session == SessionKind::Own
+            && !containment.backend.has_init()
+            && containment
                 .root
                 .is_some_and(|root| quell_sys::stat(root.pid).is_ok_and(|stat| stat.pgid == root.pid));
-        hold.told = told;
-        hold
+        containment.reported = reported;
+        containment
     }
 
-    /// Notes what a lost keeper had said of members: some of them may be gone by now.
-    pub fn recall(&mut self, members: Vec<Member>, asked: &[SentSignal]) {
-        // The end of its keeper ends a namespace, and the kernel says of no process in it what it died of.
-        let doomed = self.backend.has_init();
+    /// Notes the members that a lost keeper reported. Some of them may be gone by now.
+    pub fn restore_members(&mut self, members: Vec<Member>, asked: &[SentSignal]) {
+        // The namespace ended with its keeper, and the kernel does not report how the processes in it died.
+        let killed_by_namespace = self.backend.has_init();
         for member in members {
-            if doomed {
-                self.member_log.doomed(member.id);
+            if killed_by_namespace {
+                self.member_log.killed_by_namespace(member.id);
             }
             if Some(member.id) == self.shown_root() {
                 self.member_log.add(member);
             } else {
-                self.member_log.recall(member);
+                self.member_log.restore(member);
             }
         }
         asked.iter().for_each(|sent| self.member_log.asked(sent.to, sent.signal));
     }
 
-    /// Notes how the root had ended, as a lost keeper had reported it.
-    pub fn recall_root_exit(&mut self, outcome: RootOutcome) {
+    /// Notes how the root ended, as a lost keeper reported it.
+    pub fn restore_root_exit(&mut self, outcome: RootOutcome) {
         if let Some(root) = self.shown_root() {
             self.member_log.ended(root, outcome);
         }
     }
 
-    /// What is known of those members. Those that were not looked at yet are looked at now.
+    /// What is known of these members. If one was not seen yet, all living members are looked at now.
     pub fn members_of(&mut self, ids: &[ProcId]) -> Vec<Member> {
         let known = self.member_log.of(ids);
         if known.len() == ids.len() {
             return known;
         }
-        self.look();
+        self.note_living();
         self.member_log.of(ids)
     }
 
-    /// A hold on nothing, for a job that could not be held as was asked.
-    pub fn nothing(id: JobId, marker: &str) -> Self {
+    /// A containment without a tree, for a job whose containment could not be acquired.
+    pub fn empty(id: JobId, marker: &str) -> Self {
         Self::with(id, Backend::reaper(), SessionKind::Own, marker)
     }
 
@@ -296,9 +292,9 @@ impl Containment {
             backend,
             session,
             marker: marker.to_owned(),
-            homes: home_cgroups(),
+            starter_cgroups: starter_cgroups(),
             root: None,
-            told: KeeperReport::default(),
+            reported: KeeperReport::default(),
             inner: None,
             group: false,
             root_gone: false,
@@ -316,8 +312,7 @@ impl Containment {
         self.backend.source()
     }
 
-    /// How the root ended, the first time that is asked after it has. It stays unreaped, so that its numbers can't be
-    /// given to anyone else.
+    /// How the root ended, on the first call after that. The root stays unreaped, so that its PID can't be reused.
     pub fn root_exit(&mut self) -> Option<RootOutcome> {
         let child = self.root.filter(|_| !self.root_gone)?;
         let RootExit::Ended(outcome) = self.backend.root_exit(child) else { return None };
@@ -326,23 +321,23 @@ impl Containment {
         if let (Some(root), Some(outcome)) = (root, &outcome) {
             self.member_log.ended(root, outcome.clone());
         }
-        // A PID namespace whose init was killed takes the root with it. What the root itself died of is known where the
-        // kernel tells that of a pinned process.
+        // If the init of a PID namespace was killed, it took the root with it. A pinned root tells how it died, if the kernel
+        // supports that.
         let pinned = || self.member_log.end_of(root?);
         let killed = RootOutcome::Signaled { signal: Signal::KILL, core: false };
         Some(outcome.or_else(pinned).unwrap_or(killed))
     }
 
-    /// Whether the root was stopped by job control since this was last asked.
+    /// Whether job control has stopped the root since the last call.
     pub fn root_stopped(&mut self) -> bool {
         self.backend.take_root_stop(self.root)
     }
 
-    /// Passes a signal on to the root; whether it was there to hear it.
+    /// Sends a signal to the root. Returns whether it was delivered.
     pub fn forward_signal(&self, signal: Signal) -> bool {
         let Some(child) = self.root.filter(|_| !self.root_gone) else { return false };
         if !self.backend.has_init() {
-            // An unreaped child of ours: the number is its own.
+            // An unreaped child of ours: its PID can't be reused.
             return quell_sys::PidFd::open(child.pid)
                 .is_ok_and(|pidfd| pidfd.signal(signal) == quell_sys::Sent::Yes);
         }
@@ -355,13 +350,13 @@ impl Containment {
         heard.unwrap_or(false)
     }
 
-    /// Sends a signal to everyone in the tree; how many it reached.
-    pub fn pass_to_all(&mut self, signal: Signal) -> usize {
+    /// Sends a signal to every member. Returns how many got it.
+    pub fn signal_all(&mut self, signal: Signal) -> usize {
         let mut member_log = std::mem::take(&mut self.member_log);
         let mut reached = 0;
         self.walk(|seen| {
-            // Before the signal: of one that dies of it nothing can be read any more.
-            member_log.see(&seen.stat);
+            // Before the signal: nothing can be read of a process that has died from it.
+            member_log.note(&seen.stat);
             reached += usize::from(seen.pidfd.signal(signal) == quell_sys::Sent::Yes);
             Below::Visit
         });
@@ -369,7 +364,7 @@ impl Containment {
         reached
     }
 
-    /// Shows every living member, as /proc has it now.
+    /// Calls `show` for every living member.
     pub fn each_member(&self, mut show: impl FnMut(&quell_sys::Stat)) {
         self.walk(|seen| {
             show(&seen.stat);
@@ -377,43 +372,42 @@ impl Containment {
         });
     }
 
-    /// Every living member.
     pub fn living(&self) -> Vec<ProcId> {
         let mut living = Vec::new();
-        self.each_member(|stat| living.push(identity(stat)));
+        self.each_member(|stat| living.push(stat.id()));
         living
     }
 
-    /// What the tree has used of the CPU so far, in clock ticks; of members that have exited, only what was collected.
+    /// The CPU time of the tree so far, in clock ticks. Of exited members it includes only those that were reaped.
     pub fn cpu_ticks(&self) -> u64 {
         let mut ticks = 0;
         self.each_member(|stat| ticks += stat.cpu);
         ticks
     }
 
-    /// Whether a limit of memory ended a member.
+    /// Whether the kernel has killed a member at the memory limit.
     pub fn was_out_of_memory(&self) -> bool {
         self.cgroup().is_some_and(Cgroup::was_out_of_memory)
     }
 
-    /// The tree's peak of memory, where it is known.
+    /// The tree's peak memory, if it is known.
     pub fn peak_memory(&self) -> Option<u64> {
         self.cgroup().and_then(Cgroup::peak_memory)
     }
 
-    /// Everyone who was seen, with their fates, and how many more there were. Those who were asked had this grace.
-    pub fn close_roll(&self, survivors: &[ProcId], grace: Duration) -> (Vec<Member>, u64) {
-        self.member_log.close(survivors, grace)
+    /// Every member that was seen, with its fate, and how many more there were. Members that were asked to exit had this grace.
+    pub fn members_with_fates(&self, survivors: &[ProcId], grace: Duration) -> (Vec<Member>, u64) {
+        self.member_log.with_fates(survivors, grace)
     }
 
-    /// Gives back what was made for the job, such as its cgroup. Fails while a process is in it.
+    /// Removes what was made for the job, such as its cgroup. Fails while a process is in it.
     pub fn release(&self) -> io::Result<()> {
         self.backend.release()
     }
 }
 
-/// Without its go a stub exits; it has run nothing.
-fn put_away(birth: Birth, pid: u32) {
+/// Makes a stub exit, which has executed nothing, and reaps it.
+fn discard_stub(birth: Birth, pid: u32) {
     drop(birth);
     let _ = quell_sys::wait_exit(pid);
     let _ = quell_sys::reap(pid);

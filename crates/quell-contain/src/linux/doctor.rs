@@ -1,4 +1,4 @@
-//! What this host can do, each thing by trying it.
+//! What this host can do. Each ability is found by trying it.
 
 use std::fs;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use quell_sys::UserNamespaces;
 use super::{cgroup_fs, defeated_by, systemd};
 use crate::{Ability, Doctor};
 
-/// Tries everything that a job may be held with.
+/// Tries every containment.
 pub fn doctor() -> Doctor {
     let cgroup = try_cgroup();
     let bus = systemd::probe(Duration::from_secs(2));
@@ -97,7 +97,7 @@ pub fn doctor() -> Doctor {
         },
         ability("limits", true, limits()),
     ];
-    // Without /proc no pid can be trusted, and `run` refuses.
+    // Without /proc PIDs can't be checked, and `run` refuses to start.
     let auto = Some(auto).filter(|_| proc);
     containments.retain(|_| proc);
     Doctor {
@@ -113,9 +113,9 @@ fn ability(name: &str, ok: bool, detail: String) -> Ability {
     Ability { name: name.into(), ok, detail }
 }
 
-/// Makes a cgroup as a job would, and removes it again.
+/// Makes a cgroup as for a job, and removes it again.
 fn try_cgroup() -> Result<String, String> {
-    let id = super::birth::new_job_id().map_err(|error| error.to_string())?;
+    let id = super::job_id::new_job_id().map_err(|error| error.to_string())?;
     let made = cgroup_fs::Cgroup::create(id, None, &Limits::default()).map_err(|error| error.to_string())?;
     let found =
         made.path().parent().map_or_else(String::new, |path| format!("v2, writable, in {}", path.display()));
@@ -123,7 +123,7 @@ fn try_cgroup() -> Result<String, String> {
     Ok(found)
 }
 
-/// The controllers that this process's cgroup has; below it, the kernel may still refuse to pass them on.
+/// The controllers of this process's cgroup. The kernel may still refuse to enable them for the cgroups below.
 fn controllers() -> String {
     let own = cgroup_fs::own_dir().map(|dir| dir.join("cgroup.controllers"));
     let text = own.ok().and_then(|file| fs::read_to_string(file).ok()).unwrap_or_default();

@@ -1,9 +1,9 @@
-//! A place for the keepers of background jobs: they leave the cgroup of whoever called, so that nothing which happens to
-//! that one (a session that ends, a service that is stopped, another job's kill) reaches them, and whoever looks for a
-//! job's stray processes in the caller's cgroup does not meet the keepers of thousands of others.
+//! The cgroup of all keepers of background jobs. They leave the caller's cgroup, so that what happens to it does not reach
+//! them: a session that ends, a service that is stopped, the kill of another job. It also keeps marker searches in the caller's
+//! cgroup fast, because the keepers of thousands of other jobs are not in it.
 //!
-//! One cgroup serves all of a host's or a user's keepers, and stays there when it is empty. They are born in it: to move a
-//! process makes every fork on the host wait for a few milliseconds.
+//! One cgroup serves all keepers of a host or a user, and stays when it is empty. Keepers start inside it, because moving a
+//! process delays every fork on the host for a few milliseconds.
 
 use std::fs::{self, File};
 use std::io;
@@ -15,41 +15,41 @@ use quell_core::JobId;
 use quell_sys::Forked;
 
 use super::backend::BUS_PATIENCE;
-use super::cgroup_fs::{Cgroup, place_of_process, processes_in, usual_place};
+use super::cgroup_fs::{Cgroup, dir_and_mount_of, processes_in, usual_dir_and_mount};
 use super::systemd::{self, ScopeRequest};
 
-/// What the cgroup of keepers is called.
+/// The name of the cgroup.
 const NAME: &str = "quell-keepers";
-/// How often it is made, because somebody has removed it meanwhile.
+/// How often it is made again because another process has removed it meanwhile.
 const TRIES: usize = 3;
 
-/// Where this process was before it, or the one that it was forked from, went to the cgroup of the keepers.
+/// The cgroups in which this process, or the one that it was forked from, was before it moved to the cgroup of keepers.
 static ORIGIN: OnceLock<Origin> = OnceLock::new();
 
-/// A place among the cgroups.
+/// The cgroups of a process.
 #[derive(Clone, Debug)]
 pub(super) struct Origin {
-    /// The directory of its cgroup v2 and the mount point, if they can be seen.
+    /// The directory of its cgroup v2 and the mount point, if they are visible.
     place: Option<(PathBuf, PathBuf)>,
-    /// What /proc says of it.
+    /// The same as text, in the form of [`cgroups_of`].
     cgroups: String,
 }
 
 /// Where keepers are.
 #[derive(Clone, Debug)]
 pub enum KeeperCgroup {
-    /// In the cgroup of keepers below `base`, where the job's own is too.
+    /// In the cgroup of keepers below `base`.
     Shared {
-        /// Below which both are.
+        /// The directory that has both this cgroup and the job's.
         base: PathBuf,
     },
-    /// In a scope of the systemd user manager, which puts it away.
+    /// In a scope of the systemd user manager, which removes it.
     Scope,
 }
 
 impl KeeperCgroup {
-    /// Forks. The new process is in the cgroup of keepers, as high up as this user may have one; where that can't be had, it
-    /// is where this one is.
+    /// Forks. The new process is in the cgroup of keepers, as high in the hierarchy as this user may make one. If that fails,
+    /// it is in the cgroup of this process.
     pub fn fork() -> io::Result<(Forked, Option<Self>)> {
         for base in ORIGIN.get_or_init(Origin::of_this_process).above() {
             if let Some(forked) = Self::fork_below(&base) {
@@ -77,8 +77,8 @@ impl KeeperCgroup {
         None
     }
 
-    /// Moves this process into a scope of the systemd user manager; none where that can't be had, or where there is nothing
-    /// above its cgroup by which it could be reached.
+    /// Moves this process into a scope of the systemd user manager. None if that fails, or if its cgroup is the top of the
+    /// hierarchy: the end of another cgroup does not affect that one.
     pub fn enter_scope(id: JobId) -> Option<Self> {
         if origin().place.is_none_or(|(own, top)| own == top) {
             return None;
@@ -95,7 +95,7 @@ impl KeeperCgroup {
         systemd::start(&request, BUS_PATIENCE).ok().map(|_| Self::Scope)
     }
 
-    /// Below which the job's own cgroup is made, if that is not left to chance.
+    /// The directory below which the job's cgroup is made. None: below the keeper's own.
     pub fn base(&self) -> Option<&Path> {
         match self {
             Self::Shared { base } => Some(base),
@@ -107,20 +107,20 @@ impl KeeperCgroup {
 impl Origin {
     fn of_this_process() -> Self {
         let me = quell_sys::pid();
-        // We are in it, or it is another one.
+        // If this process is not listed there, the path is that of another cgroup.
         let is_ours =
             |(own, _): &(PathBuf, PathBuf)| processes_in(own).is_some_and(|pids| pids.contains(&me));
-        let place = usual_place().filter(is_ours);
-        let place = place.or_else(|| place_of_process("self").ok().filter(is_ours));
+        let place = usual_dir_and_mount().filter(is_ours);
+        let place = place.or_else(|| dir_and_mount_of("self").ok().filter(is_ours));
         Self { place, cgroups: cgroups_of(me) }
     }
 
-    /// The directory of its cgroup v2, if that can be seen.
+    /// The directory of its cgroup v2, if it is visible.
     pub fn dir(&self) -> Option<&Path> {
         self.place.as_ref().map(|(own, _)| own.as_path())
     }
 
-    /// The cgroups above it, the highest first; or itself if it is the highest.
+    /// The cgroups above it, highest first, or the cgroup itself if it is the highest.
     fn above(&self) -> Vec<PathBuf> {
         let Some((own, top)) = &self.place else { return Vec::new() };
         let skipped = usize::from(own != top);
@@ -131,47 +131,47 @@ impl Origin {
     }
 }
 
-/// Where this process came from, or where it is if it has not gone anywhere.
+/// The cgroups in which this process was before it moved, or is.
 pub(super) fn origin() -> Origin {
     ORIGIN.get().cloned().unwrap_or_else(Origin::of_this_process)
 }
 
-/// Where service managers have put a process: its cgroup v2, and systemd's own hierarchy on hybrid hosts.
+/// The cgroups that service managers assign: the cgroup v2 of the process, and systemd's own hierarchy on hybrid hosts.
 pub(super) fn cgroups_of(pid: u32) -> String {
     let text = quell_sys::cgroups(pid);
     let placed = |line: &&str| line.starts_with("0::") || line.contains(":name=systemd:");
     text.lines().filter(placed).collect::<Vec<_>>().join("\n")
 }
 
-/// The cgroups in which a marked process is the job's that this process keeps: where it is itself, and where it came from.
-pub(super) fn home_cgroups() -> Vec<String> {
+/// The cgroups in which a marked process belongs to the job of this keeper: its own, and the one that it left.
+pub(super) fn starter_cgroups() -> Vec<String> {
     let here = cgroups_of(quell_sys::pid());
     let from = ORIGIN.get().map(|origin| origin.cgroups.clone()).filter(|from| *from != here);
     from.into_iter().chain([here]).collect()
 }
 
-/// The same for a job whose record doesn't say: where jobs that are started from here have their processes.
-pub(super) fn usual_homes() -> Vec<String> {
+/// The same for a job whose record does not have them: where jobs that are started from here have their processes.
+pub(super) fn usual_starter_cgroups() -> Vec<String> {
     let Origin { place, cgroups } = origin();
     let top = place.map(|(_, top)| top).unwrap_or_default();
-    let in_nest = |keeper_cgroup: PathBuf| {
+    let with_path = |keeper_cgroup: PathBuf| {
         let below = keeper_cgroup.strip_prefix(&top).ok()?.display().to_string();
         let line =
             |line: &str| if line.starts_with("0::") { format!("0::/{below}") } else { line.to_owned() };
         Some(cgroups.lines().map(line).collect::<Vec<_>>().join("\n"))
     };
-    keeper_cgroups().into_iter().filter_map(in_nest).chain([cgroups.clone()]).collect()
+    keeper_cgroups().into_iter().filter_map(with_path).chain([cgroups.clone()]).collect()
 }
 
-/// The cgroups of keepers that this process would use. What their hooks run is below them.
+/// The cgroups of keepers that this process would use. The hooks of their jobs run below them.
 pub(super) fn keeper_cgroups() -> Vec<PathBuf> {
     origin().above().into_iter().map(|base| base.join(NAME)).collect()
 }
 
-/// Removes those of them in which nobody is.
+/// Removes those without processes.
 pub fn remove_empty_keeper_cgroups() {
     for keeper_cgroup in keeper_cgroups() {
-        // Fails while somebody is in it.
+        // Fails while a process is in it.
         let _ = fs::remove_dir(keeper_cgroup);
     }
 }

@@ -1,4 +1,4 @@
-//! The log of members: every process that was seen in the tree, and what was done to it.
+//! The log of members: every process that was seen in the tree, what was sent to it, and its fate.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -8,36 +8,32 @@ use std::time::Duration;
 use quell_core::{Fate, Member, ProcId, RootOutcome, Signal};
 use quell_sys::{PidFd, Stat};
 
-/// How many members are remembered by name; a tree that forks for ever must not fill the keeper's memory.
+/// How many members are remembered. A tree that forks for ever must not fill the keeper's memory.
 const CAPACITY: usize = 4096;
 /// How much of a command line is kept.
 const COMMAND_LENGTH: usize = 200;
 
-/// Who was seen, who was asked, who had to be killed.
+/// The members that were seen, asked and killed.
 #[derive(Debug, Default)]
 pub struct MemberLog {
     members: BTreeMap<ProcId, Member>,
-    /// What each called itself when its command was read; not of the root, which is known by what was asked for.
+    /// The process name at the time when each command line was read. Not of the root, whose command line is that of the
+    /// request.
     comms: BTreeMap<ProcId, String>,
     order: Vec<ProcId>,
     omitted: u64,
-    /// Who was asked to end, with which signal.
+    /// The members that were asked to exit, and the signal.
     asked: BTreeMap<ProcId, Signal>,
     killed: BTreeSet<ProcId>,
-    /// Pins of those who were alive at the request or the kill, by number, until it is known what each died of.
+    /// Pins of members that were alive when they were asked or killed, by PID, until their exit status is known.
     pins: BTreeMap<u32, (ProcId, Rc<PidFd>)>,
     room: Option<usize>,
     ends: BTreeMap<ProcId, RootOutcome>,
-    /// Those that the kernel has killed with their PID namespace, unless they had ended before.
-    doomed: BTreeSet<ProcId>,
+    /// Members that the kernel has killed with their PID namespace, unless they exited before.
+    killed_by_namespace: BTreeSet<ProcId>,
 }
 
-/// The identity in a stat line.
-pub fn identity(stat: &Stat) -> ProcId {
-    stat.id()
-}
-
-/// Cuts a command line to what is kept of it.
+/// Cuts a command line to the length that is kept.
 pub fn short_command(words: &[String], comm: &str) -> String {
     if words.is_empty() {
         return format!("[{comm}]");
@@ -52,11 +48,11 @@ pub fn short_command(words: &[String], comm: &str) -> String {
 }
 
 impl MemberLog {
-    /// Notes a process that is proven to be of the tree.
-    pub fn see(&mut self, stat: &Stat) {
-        let id = identity(stat);
+    /// Notes a process that is proven to be a member.
+    pub fn note(&mut self, stat: &Stat) {
+        let id = stat.id();
         if let Some(member) = self.members.get_mut(&id) {
-            // As it stands now: it may have gone to another session, lost its parent or become another program.
+            // Update what can change: its session, its parent, its program.
             (member.ppid, member.pgid, member.sid) = (stat.ppid, stat.pgid, stat.sid);
             if let Some(comm) = self.comms.get_mut(&id).filter(|comm| **comm != stat.comm) {
                 comm.clone_from(&stat.comm);
@@ -88,7 +84,7 @@ impl MemberLog {
         self.comms.insert(id, stat.comm.clone());
     }
 
-    /// Notes a member whose particulars are known.
+    /// Notes a member whose details are known.
     pub fn add(&mut self, member: Member) {
         if self.members.contains_key(&member.id) {
             return;
@@ -101,38 +97,38 @@ impl MemberLog {
         self.members.insert(member.id, member);
     }
 
-    /// Notes a member that a lost keeper had reported. Its command is read again when it is seen: the report may have come
-    /// before it became its program.
-    pub fn recall(&mut self, member: Member) {
+    /// Notes a member that a lost keeper reported. Its command is read again when it is seen, because the report may have come
+    /// before its exec.
+    pub fn restore(&mut self, member: Member) {
         self.comms.entry(member.id).or_default();
         self.add(member);
     }
 
-    /// The particulars of those of `ids` that were seen.
+    /// The details of those of `ids` that were seen.
     pub fn of(&self, ids: &[ProcId]) -> Vec<Member> {
         ids.iter().filter_map(|id| self.members.get(id)).cloned().collect()
     }
 
     /// Notes that the kernel kills `id` together with its PID namespace.
-    pub fn doomed(&mut self, id: ProcId) {
-        self.doomed.insert(id);
+    pub fn killed_by_namespace(&mut self, id: ProcId) {
+        self.killed_by_namespace.insert(id);
     }
 
-    /// Notes that `id` was asked to end with `signal`.
+    /// Notes that `id` was asked to exit with `signal`.
     pub fn asked(&mut self, id: ProcId, signal: Signal) {
         if self.asked.len() < CAPACITY {
             self.asked.insert(id, signal);
         }
     }
 
-    /// Notes that `id` was alive when the kill came.
+    /// Notes that `id` was alive when the kill began.
     pub fn killed(&mut self, id: ProcId, pin: &Rc<PidFd>) {
         if self.killed.len() < CAPACITY && self.killed.insert(id) {
             self.keep_pin(id, pin);
         }
     }
 
-    /// Keeps the pin of `id`: it tells in the end what the process died of.
+    /// Keeps the pin of `id`: after the exit it tells the exit status.
     pub fn keep_pin(&mut self, id: ProcId, pin: &Rc<PidFd>) {
         // The walks keep pins too, and the keeper needs descriptors of its own.
         let room = *self.room.get_or_insert_with(|| {
@@ -152,7 +148,7 @@ impl MemberLog {
         self.ends.insert(id, outcome);
     }
 
-    /// Collects our child `pid` if it has ended; whether it had. What a pinned one died of is noted.
+    /// Reaps our child `pid` if it has exited. Returns whether it had. The exit status of a pinned child is noted.
     pub fn reap(&mut self, pid: u32) -> io::Result<bool> {
         let Some((id, pin)) = self.pins.get(&pid) else { return Ok(quell_sys::reap(pid)?.is_some()) };
         match quell_sys::reap_pinned(pin) {
@@ -162,14 +158,14 @@ impl MemberLog {
                 Ok(true)
             }
             Ok(None) => Ok(false),
-            // The number belongs to another process by now.
+            // Another process has this PID by now.
             Err(_) => Ok(quell_sys::reap(pid)?.is_some()),
         }
     }
 
-    /// Everyone seen, in the order of being seen, with their fates; and how many more there were. Those who were asked had
-    /// this whole `grace` before the kill; none, if that was wanted.
-    pub fn close(&self, survivors: &[ProcId], grace: Duration) -> (Vec<Member>, u64) {
+    /// Every member in the order in which it was seen, with its fate, and how many more there were. Members that were asked had
+    /// this `grace` before the kill, or none if it is zero.
+    pub fn with_fates(&self, survivors: &[ProcId], grace: Duration) -> (Vec<Member>, u64) {
         let mut names = BTreeMap::new();
         let members = self.order.iter().filter_map(|id| self.members.get(id)).map(|member| {
             let user = names.entry(member.uid).or_insert_with(|| quell_sys::user_name(member.uid)).clone();
@@ -179,10 +175,10 @@ impl MemberLog {
         (members.collect(), self.omitted)
     }
 
-    /// How one that is gone has ended. A signal that was sent decides nothing: what the process died of does.
+    /// How a member ended. The exit status decides, not the signals that were sent.
     fn fate(&self, id: ProcId, grace: Duration) -> Fate {
         let (asked, end) = (self.asked.get(&id).copied(), self.end_of(id));
-        let killed = self.killed.contains(&id) || self.doomed.contains(&id);
+        let killed = self.killed.contains(&id) || self.killed_by_namespace.contains(&id);
         match (asked, end) {
             (Some(_), Some(RootOutcome::Signaled { signal: Signal::KILL, .. }))
                 if killed && !grace.is_zero() =>
@@ -193,13 +189,13 @@ impl MemberLog {
             (Some(_), Some(RootOutcome::Exited { .. })) => Fate::ExitedOnAsk,
             (Some(asked), Some(RootOutcome::Signaled { signal, .. })) if signal == asked => Fate::ExitedOnAsk,
             (Some(_), _) => Fate::Ended,
-            // Nothing but the kill is known to have asked it to end.
+            // Only the kill is known to have been sent.
             (None, None) if killed => Fate::Killed,
             (None, _) => Fate::Exited,
         }
     }
 
-    /// How `id` ended, as far as that is known.
+    /// How `id` ended, if that is known.
     pub fn end_of(&self, id: ProcId) -> Option<RootOutcome> {
         let known = self.ends.get(&id).filter(|outcome| **outcome != RootOutcome::Unknown);
         let pinned = || self.pins.get(&id.pid).filter(|(pinned, _)| *pinned == id);
@@ -219,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fork_bomb_does_not_fill_the_roll() {
+    fn a_fork_bomb_does_not_fill_the_member_log() {
         let mut member_log = MemberLog::default();
         for pid in 0..10_000 {
             let id = ProcId { pid, start: 1 };
@@ -235,7 +231,7 @@ mod tests {
                 fate: Fate::Exited,
             });
         }
-        let (members, omitted) = member_log.close(&[], Duration::ZERO);
+        let (members, omitted) = member_log.with_fates(&[], Duration::ZERO);
         assert_eq!((members.len(), omitted), (CAPACITY, 10_000 - CAPACITY as u64));
     }
 

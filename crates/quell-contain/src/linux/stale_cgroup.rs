@@ -1,5 +1,4 @@
-//! Cgroups of quell that were left behind: by a keeper that was killed before it wrote a record, or that could not remove
-//! its own cgroup.
+//! Cgroups that were left behind, by a keeper that was killed before it wrote a record or that could not remove its cgroup.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,7 +13,7 @@ use super::cgroup_fs::{Cgroup, own_dir, remove_tree};
 use super::keeper_cgroup::keeper_cgroups;
 use super::stop_engine::{Pace, StopEngine, Tree};
 
-/// A keeper opens the cgroup that it has made long before the cgroup is this old.
+/// A keeper opens its cgroup long before the cgroup is this old.
 const NEW: Duration = Duration::from_secs(60);
 /// How soon a kill is repeated: before Linux 6.14 it could miss a fork.
 const KILL_AGAIN: Duration = Duration::from_millis(50);
@@ -22,14 +21,12 @@ const KILL_AGAIN: Duration = Duration::from_millis(50);
 /// A cgroup that is named for a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StaleCgroup {
-    /// The job.
     pub id: JobId,
-    /// The directory.
     pub path: PathBuf,
 }
 
-/// The cgroups that are named for a job, below our own cgroup, below its ancestors and their cgroups of keepers, and below
-/// `places`. Those of live jobs are among them.
+/// The cgroups that are named for a job: below our own cgroup, its ancestors, their cgroups of keepers, and `places`. Those of
+/// live jobs are among them.
 pub fn stale_cgroups(places: &[PathBuf]) -> Vec<StaleCgroup> {
     let own = own_dir().unwrap_or_default();
     let above = own.ancestors().take_while(|dir| dir.join("cgroup.procs").exists()).map(Path::to_owned);
@@ -55,8 +52,8 @@ impl StaleCgroup {
         !events.lines().any(|line| line == "populated 0")
     }
 
-    /// Whether it can be removed without a record, which may be in another home than ours: it is not new, it is empty, and no
-    /// quell has it open to make a process in it.
+    /// Whether it can be removed without its job's record, which may be in another home: it is not new, it is empty, and no
+    /// quell has it open to start a process in it.
     pub fn is_abandoned(&self) -> bool {
         let age = fs::metadata(&self.path).and_then(|metadata| metadata.modified());
         let old = age.is_ok_and(|made| made.elapsed().is_ok_and(|age| age > NEW));
@@ -71,12 +68,12 @@ impl StaleCgroup {
             Ok(entries) => entries
                 .flatten()
                 .any(|entry| fs::read_link(entry.path()).is_ok_and(|path| path.starts_with(&self.path))),
-            // It has exited meanwhile; or it belongs to another user, and may have it open.
+            // It has exited meanwhile. On any other error it belongs to another user, and may have the cgroup open.
             Err(error) => error.kind() != io::ErrorKind::NotFound,
         })
     }
 
-    /// Kills the processes in it, which may take up to `patience`, and removes it. Only for a job that is known to be over.
+    /// Kills the processes in it within `patience`, and removes it. Only for a job that is known to be over.
     pub fn clear(&self, patience: Duration) -> Result<(), String> {
         if own_dir().is_ok_and(|own| own.starts_with(&self.path)) {
             return Err("this quell is itself in it".into());

@@ -1,54 +1,54 @@
-//! How a tree is emptied: ask, brake, kill, sweep, audit; and how it is counted.
+//! How a tree is stopped: ask, brake, kill, sweep, search for marked processes; and how it is counted.
 
 use std::io;
 use std::time::Duration;
 
-use quell_core::{AskScope, Count, ProcId, SentSignal, Signal, SignalResult};
+use quell_core::{AskScope, Count, ProcId, SentSignal, Signal, SignalResult, Verdict};
 use quell_sys::fault::{FaultPoint, fault_point};
 use quell_sys::{Sent, Stat};
 
-use super::audit::{self, Mark};
 use super::backend::Brake;
 use super::cgroup_fs::Cgroup;
 use super::containment::Containment;
-use super::doubt::{Doubt, named};
-use super::member_log::{MemberLog, identity};
+use super::marker_search::{self, MarkerRule};
+use super::member_log::MemberLog;
 use super::member_set::MemberSet;
+use super::possible_members::{PossibleMembers, named};
 use super::walk::{Below, Pinned, pin};
 
-/// How often the set of those to be asked is taken down, because somebody had died meanwhile.
+/// How often the set of members to ask is collected, because one of them has died meanwhile.
 const ASK_PASSES: usize = 2;
-/// How often the brake goes over the tree in one round before the kill comes anyway.
+/// How many passes the brake makes in one round, at most, before the kill.
 const BRAKE_PASSES: usize = 8;
-/// How often the sweep goes over the tree in one round before it waits for an event.
+/// How many passes the sweep makes in one round, at most, before it waits for an event.
 const SWEEP_PASSES: usize = 64;
-/// How often the children are listed anew in one count, because somebody had died meanwhile.
+/// How often the children are listed in one count, because one of them has died meanwhile.
 const REAP_PASSES: usize = 64;
-/// The name of a keeper, by which a nested job's is known. Whoever else bears it is only asked less politely.
+/// The process name of a keeper, which identifies the keeper of a nested job. Another process with this name is only not asked
+/// before it is killed.
 pub const KEEPER_NAME: &str = "quell-keeper";
 
-/// What one round of the kill did.
+/// What one round of asking or killing did.
 #[derive(Debug, Default)]
-pub struct Round {
-    /// The signals that it sent.
+pub struct SignalRound {
     pub signals: Vec<SentSignal>,
-    /// What else it did, in words.
+    /// What else it did, as text.
     pub note: String,
-    /// Whether its last look found nobody new: all that is to be done is to wait for those who die.
+    /// Whether its last pass found no new member: then only exits have to be waited for.
     pub settled: bool,
 }
 
 impl Containment {
-    /// Whether a child of ours is no part of the job. A keeper's children all are. A front may have been executed by a
-    /// program that had children; theirs and their orphans are told from the job's by the marker.
+    /// Whether a child of ours is not part of the job. All children of a keeper are. But a program can have executed the front
+    /// after it made children: these and their orphans don't carry the marker.
     fn is_foreign(&self, pid: u32) -> bool {
         !self.preexisting_children.is_empty()
             && self.root.is_none_or(|root| root.pid != pid)
-            && !audit::bears(pid, &self.marker)
+            && !marker_search::has_marker(pid, &self.marker)
     }
 
-    /// The living children that may be the job's, or orphans of what our caller had started: they don't carry the marker,
-    /// and started after the job. They are named and not signalled.
+    /// Living children that may be members or orphans of what our caller started: they started after the job and don't carry
+    /// the marker. They are named and not signalled.
     pub fn ambiguous_children(&self) -> Vec<ProcId> {
         if self.preexisting_children.is_empty() {
             return Vec::new();
@@ -56,27 +56,27 @@ impl Containment {
         let since = self.recorded().root.map_or(0, |root| root.start);
         let me = quell_sys::pid();
         let late = |stat: &Stat| {
-            stat.ppid == me && stat.start >= since && !self.preexisting_children.contains(&identity(stat))
+            stat.ppid == me && stat.start >= since && !self.preexisting_children.contains(&stat.id())
         };
         let children = quell_sys::own_children().unwrap_or_default().into_iter();
         let ambiguous_children =
             children.filter(|pid| self.is_foreign(*pid)).filter_map(|pid| pin(pid, late));
-        ambiguous_children.map(|seen| identity(&seen.stat)).collect()
+        ambiguous_children.map(|seen| seen.stat.id()).collect()
     }
 
-    /// Why the job may have processes that no count of our descendants shows; none if it can't have any.
-    pub fn doubt(&self) -> Option<String> {
-        // A process in a PID namespace can't enter one that is outside of it.
+    /// Why the job may have living processes that are not our descendants, or None if it can't have any.
+    pub fn why_unproven(&self) -> Option<String> {
+        // A process in a PID namespace can't enter a namespace outside of it.
         let root = self.recorded().root.filter(|_| !self.backend.has_init())?;
-        Doubt { born: root.start, begun: root.start, session: self.session }
-            .in_other_namespaces(root, &self.homes)
+        PossibleMembers { not_before: root.start, root_before: root.start, session: self.session }
+            .in_other_namespaces(root, &self.starter_cgroups)
     }
 
-    /// Collects dead children, all but the root, and counts the living ones. Adopted orphans would be zombies for as long
-    /// as the job lives.
+    /// Reaps dead children, except the root, and counts the living. Otherwise adopted orphans would be zombies until the job
+    /// ends.
     ///
-    /// A child that dies behind the listing leaves its own children to us, so a count is settled only by a listing after
-    /// which nobody had to be collected: then all that is ours was on it.
+    /// A child that dies after it was listed leaves its own children to us. So the count is zero only if nothing had to be
+    /// reaped after a listing: then the listing was complete.
     pub fn reap_orphans(&mut self) -> io::Result<usize> {
         let mut member_log = std::mem::take(&mut self.member_log);
         let living = self.reap_for(&mut member_log);
@@ -85,12 +85,12 @@ impl Containment {
     }
 
     fn reap_for(&self, member_log: &mut MemberLog) -> io::Result<usize> {
-        // Corpses that were there before this listing: the orphans that they left are on it.
+        // Children that were dead before this listing: the orphans that they left are on it.
         let mut corpses = Vec::new();
         for _ in 0..REAP_PASSES {
-            // Asked before the listing: the orphans of a root that was dead by then are on it.
+            // Checked before the listing: if the root was dead by then, its orphans are on the listing.
             let root_lives = match self.root {
-                // A root whose leader thread has exited shows as a corpse while its other threads live.
+                // A root whose leader thread has exited looks dead while its other threads live.
                 Some(root) => quell_sys::peek(root.pid)?.is_none() && !self.is_held_corpse(root.pid),
                 None => false,
             };
@@ -109,28 +109,28 @@ impl Containment {
                     collected = true;
                 }
             }
-            // With somebody alive it is none, however many there are.
+            // With a living child the exact number does not matter.
             if !collected || living > 0 {
                 return Ok(living);
             }
         }
-        // They die and are born faster than they can be listed: somebody is alive.
+        // Children start and die faster than they can be listed, so at least one is alive.
         Ok(1)
     }
 
-    /// Whether a child is dead and can't be collected: its tracer, such as a debugger, has to do that first. Asked only once
-    /// it has outlived a round of the kill.
+    /// Whether a child is dead and can't be reaped, because its tracer (a debugger) has to reap it first. Checked only after it
+    /// has survived a kill round.
     fn is_held_corpse(&self, pid: u32) -> bool {
         self.kill_rounds > 1 && quell_sys::stat(pid).is_ok_and(|stat| stat.is_dead())
     }
 
-    /// Whether a look that costs the same for any tree finds life in it: at its cgroup, its root and the first of our
-    /// children. The dead among those are collected.
+    /// Whether a check of constant cost finds a living process: in the cgroup, the root, or the first of our children. Reaps
+    /// the dead ones among those.
     fn is_obviously_alive(&mut self) -> bool {
         if self.cgroup().is_some_and(|cgroup| cgroup.populated().is_ok_and(|populated| populated)) {
             return true;
         }
-        // Among the caller's own children the job's have to be told from the others.
+        // The caller's own children can't be told from members without reading each of them.
         if !self.preexisting_children.is_empty() {
             return false;
         }
@@ -144,9 +144,9 @@ impl Containment {
         })
     }
 
-    /// Counts. Zero means: nobody in the tree is alive, proven by the kernel's own books. Otherwise it is at least so many.
+    /// Counts. Zero means that no process of the tree is alive, and the kernel proves it. Any other number is a lower bound.
     pub fn count(&mut self) -> Count {
-        // Counted again at every death: the death of each of many must not cost a look at all the others.
+        // This runs at every exit, so with many members each exit must not cost a look at all others.
         if self.is_obviously_alive() {
             return Count::Alive(1);
         }
@@ -154,7 +154,7 @@ impl Containment {
             Ok(living) => living,
             Err(error) => return Count::Unknown(format!("the children can't be listed: {error}")),
         };
-        // Read in any case: news that are not read are news for ever.
+        // Always read: an event that is not read is reported for ever.
         let populated = self.cgroup().map(Cgroup::populated);
         let ambiguous = self.ambiguous_children();
         if living == 0 && !ambiguous.is_empty() {
@@ -172,17 +172,17 @@ impl Containment {
         }
     }
 
-    /// Walks over the members; a PID namespace's init is quell's and no member.
+    /// Walks over the members. The init of a PID namespace is quell's own and not a member.
     pub(super) fn walk(&self, visit: impl FnMut(&Pinned) -> Below) {
         self.walk_on(&mut MemberSet::default(), visit);
     }
 
-    /// The same over those that are not in `member_set` yet.
+    /// The same, except members that are already in `member_set`.
     fn walk_on(&self, member_set: &mut MemberSet, mut visit: impl FnMut(&Pinned) -> Below) {
         let init = self.init();
         member_set.walk(
             |pid| !self.is_foreign(pid),
-            |seen| if init == Some(identity(&seen.stat)) { Below::Visit } else { visit(seen) },
+            |seen| if init == Some(seen.stat.id()) { Below::Visit } else { visit(seen) },
         );
     }
 
@@ -190,53 +190,54 @@ impl Containment {
         self.root.filter(|_| self.backend.has_init())
     }
 
-    /// Every member that is alive now. All are noted in the log of members.
-    pub fn look(&mut self) -> Vec<ProcId> {
+    /// Every living member. All are noted in the log of members.
+    pub fn note_living(&mut self) -> Vec<ProcId> {
         let mut member_log = std::mem::take(&mut self.member_log);
         let mut living = Vec::new();
         self.walk(|seen| {
-            member_log.see(&seen.stat);
-            living.push(identity(&seen.stat));
+            member_log.note(&seen.stat);
+            living.push(seen.stat.id());
             Below::Visit
         });
         self.member_log = member_log;
         living
     }
 
-    /// Asks the whole set to end, or the root alone: `signal`, then CONT, as a stopped process hears nothing before it goes on.
+    /// Asks all members to exit, or only the root: `signal`, then CONT, because a stopped process handles no signal before it
+    /// continues.
     ///
-    /// A nested job's keeper and what is below it are left to that job's own front, which is asked like everyone: its
-    /// keeper passes the request on once, politely, and nobody hears it twice.
+    /// The keeper of a nested job and the processes below it are not asked. The front of that job is, and its keeper asks them
+    /// once.
     ///
-    /// The set is taken down before the first signal, as whoever obeys leaves children to be looked for elsewhere. The
-    /// root's own group hears it as one, which no fork can slip through; everyone else through its pin. Whoever is born
-    /// later than that may be the work of somebody's own handler, and is left to finish it.
-    pub fn ask(&mut self, signal: Signal, to: AskScope) -> Round {
-        let mut round = Round::default();
+    /// The members are collected before the first signal, because a process that exits leaves its children to be looked for
+    /// elsewhere. The root's process group is signalled as a whole, which no fork can escape. Other members are signalled
+    /// through their pins. A process that starts later may have been started by a signal handler, and may finish its work.
+    pub fn ask(&mut self, signal: Signal, to: AskScope) -> SignalRound {
+        let mut round = SignalRound::default();
         let mut member_log = std::mem::take(&mut self.member_log);
         let whole = to == AskScope::Tree;
         let group = self.root.filter(|_| self.group && whole).map(|root| root.pid);
         let (mut member_set, mut set) = (MemberSet::default(), Vec::new());
         for _ in 0..ASK_PASSES {
             self.walk_on(&mut member_set, |seen| {
-                member_log.see(&seen.stat);
+                member_log.note(&seen.stat);
                 if seen.stat.comm == KEEPER_NAME {
                     return Below::Skip;
                 }
-                let id = identity(&seen.stat);
+                let id = seen.stat.id();
                 member_log.keep_pin(id, &seen.pidfd);
                 if whole || Some(id) == self.shown_root() {
                     set.push((id, group == Some(seen.stat.pgid)));
                 }
                 Below::Visit
             });
-            // Whoever dies meanwhile leaves its children to us behind the walk's back.
+            // A process that dies meanwhile leaves its children to us, and the walk may have missed them.
             if !member_set.has_lost() {
                 break;
             }
             member_set.list_again();
         }
-        // Who of the group was alive just now hears it in the next instant.
+        // Members of the group that were alive just now get the signal with the group.
         let heard = group.filter(|group| quell_sys::signal_group(*group, signal).is_ok());
         if heard.is_some() {
             fault_point(FaultPoint::GroupAsked);
@@ -262,9 +263,9 @@ impl Containment {
         round
     }
 
-    /// One round of the kill: brake, strike, sweep. Repeated by the caller, at each event, until the count is zero.
-    pub fn kill_round(&mut self) -> Round {
-        let mut round = Round::default();
+    /// One kill round: brake, kill, sweep. The caller repeats it at each event until the count is zero.
+    pub fn kill_round(&mut self) -> SignalRound {
+        let mut round = SignalRound::default();
         self.kill_rounds += 1;
         let mut member_log = std::mem::take(&mut self.member_log);
         let mut member_set = std::mem::take(&mut self.member_set);
@@ -287,7 +288,7 @@ impl Containment {
         round
     }
 
-    /// Shows to `act` each member that is not in the set yet; all of them are about to be killed. How many there were.
+    /// Calls `act` for each member that is not in the set yet, and notes that it is killed. Returns how many there were.
     fn each_new(
         &self,
         member_set: &mut MemberSet,
@@ -297,16 +298,16 @@ impl Containment {
         let mut new = 0;
         self.walk_on(member_set, |seen| {
             new += 1;
-            member_log.see(&seen.stat);
-            member_log.killed(identity(&seen.stat), &seen.pidfd);
+            member_log.note(&seen.stat);
+            member_log.killed(seen.stat.id(), &seen.pidfd);
             act(seen);
             Below::Visit
         });
         new
     }
 
-    /// Keeps the tree from growing while it is killed. Without a cgroup: everyone is stopped, over and over, until a
-    /// pass finds nobody new. A tree that refills itself does so when its members die, not when they stand still.
+    /// Keeps the tree from growing while it is killed. Without a cgroup every member is stopped, in repeated passes, until a
+    /// pass finds no new one. A tree that restarts its members does so when they die, not when they are stopped.
     fn brake(&self, member_log: &mut MemberLog, member_set: &mut MemberSet) {
         let brake = self.backend.brake();
         for _ in 0..BRAKE_PASSES {
@@ -322,12 +323,12 @@ impl Containment {
         }
     }
 
-    /// Kills whoever is below us, and reaps: the orphans of those who died are our children by then, and no one else
-    /// can reap them. A tight loop, as a chain of processes that fork and die has to be outrun.
+    /// Kills all descendants and reaps: by then the orphans of dead members are our children, and only we can reap them. The
+    /// loop does not wait, because it has to outrun a chain of processes that fork and exit.
     ///
-    /// Who has got a KILL makes no more children, so it is looked below each of them once after that. What it had made
-    /// until then and left behind is our child: each pass looks at all of those.
-    fn sweep(&self, member_log: &mut MemberLog, member_set: &mut MemberSet, round: &mut Round) {
+    /// A process that got a KILL makes no more children, so its children are listed once after that. Children that it left
+    /// behind before are ours, and each pass lists those.
+    fn sweep(&self, member_log: &mut MemberLog, member_set: &mut MemberSet, round: &mut SignalRound) {
         member_set.drop_exited();
         member_set.list_again();
         for id in member_set.not_killed().into_iter().filter(|id| Some(*id) != self.init()) {
@@ -341,7 +342,7 @@ impl Containment {
             let mut killed = Vec::new();
             let new = self.each_new(member_set, member_log, |seen| {
                 let result = seen.pidfd.signal(Signal::KILL);
-                round.push(Signal::KILL, identity(&seen.stat), result);
+                round.push(Signal::KILL, seen.stat.id(), result);
                 killed.extend((result == Sent::Yes).then_some(seen.stat.pid));
             });
             killed.into_iter().for_each(|pid| member_set.mark_killed(pid));
@@ -353,15 +354,19 @@ impl Containment {
         }
     }
 
-    /// The search for marked processes outside the tree, each killed and waited for; who is still alive afterwards, or why
-    /// the processes could not be listed.
-    pub fn audit(&mut self, patience: Duration) -> (Round, io::Result<Vec<ProcId>>) {
-        let born = self.recorded().root.map_or(u64::MAX, |root| root.start);
-        let mark = Mark { marker: &self.marker, born, homes: self.homes.as_slice().into() };
-        audit::audit(&mark, &mut self.member_log, patience)
+    /// Kills marked processes outside the tree and waits for them. Returns those that are still alive, or an error if the
+    /// processes can't be listed.
+    pub fn kill_marked_outside(&mut self, patience: Duration) -> (SignalRound, io::Result<Vec<ProcId>>) {
+        let not_before = self.recorded().root.map_or(u64::MAX, |root| root.start);
+        let marker_rule = MarkerRule {
+            marker: &self.marker,
+            not_before,
+            starter_cgroups: self.starter_cgroups.as_slice().into(),
+        };
+        marker_search::kill_marked(&marker_rule, &mut self.member_log, patience)
     }
 
-    /// Collects the root, whose numbers may be reused from here on, and proves that no child of any kind is left.
+    /// Reaps the root, whose PID can be reused from here on, and proves that no child is left.
     pub fn collect_root(&mut self) -> Result<(), String> {
         self.group = false;
         self.member_set = MemberSet::default();
@@ -372,37 +377,32 @@ impl Containment {
         if !self.preexisting_children.is_empty() {
             return Ok(());
         }
+        let are_all_held =
+            || quell_sys::own_children().is_ok_and(|pids| pids.iter().all(|pid| self.is_held_corpse(*pid)));
         match quell_sys::has_child() {
             Ok(false) => Ok(()),
-            Ok(true) if self.has_only_corpses() => Ok(()),
+            Ok(true) if are_all_held() => Ok(()),
             Ok(true) => Err("a child is left after the root was collected".into()),
             Err(error) => Err(format!("the children can't be counted: {error}")),
         }
     }
 }
 
-/// Kills the processes in the cgroup one by one that no walk has found: its own kill passes over a process whose first thread
-/// has exited, and one that the init of another PID namespace has adopted is not below us.
-fn kill_members(cgroup: &Cgroup, known: &MemberSet, member_log: &mut MemberLog, round: &mut Round) {
+/// Kills the processes in the cgroup that no walk has found, one by one. cgroup.kill skips a process whose leader thread has
+/// exited, and a process that the init of another PID namespace has adopted is not our descendant.
+fn kill_members(cgroup: &Cgroup, known: &MemberSet, member_log: &mut MemberLog, round: &mut SignalRound) {
     let unknown = cgroup.members().into_iter().filter(|pid| !known.knows(*pid));
     let pinned: Vec<Pinned> = unknown.filter_map(|pid| pin(pid, |_| true)).collect();
-    // Listed again behind the pins: what is alive then was in the cgroup.
+    // Listed again now that they are pinned: a PID that is listed and alive is in the cgroup.
     let members = if pinned.is_empty() { Vec::new() } else { cgroup.members() };
     for seen in pinned.iter().filter(|seen| members.contains(&seen.stat.pid) && seen.pidfd.is_alive()) {
-        member_log.see(&seen.stat);
-        member_log.killed(identity(&seen.stat), &seen.pidfd);
-        round.push(Signal::KILL, identity(&seen.stat), seen.pidfd.signal(Signal::KILL));
+        member_log.note(&seen.stat);
+        member_log.killed(seen.stat.id(), &seen.pidfd);
+        round.push(Signal::KILL, seen.stat.id(), seen.pidfd.signal(Signal::KILL));
     }
 }
 
-impl Containment {
-    /// Whether each child is dead, and held by its tracer.
-    fn has_only_corpses(&self) -> bool {
-        quell_sys::own_children().is_ok_and(|children| children.iter().all(|pid| self.is_held_corpse(*pid)))
-    }
-}
-
-impl Round {
+impl SignalRound {
     /// How many signals one step of a receipt lists.
     const LISTED: usize = 4096;
 
@@ -415,5 +415,14 @@ impl Round {
         if self.signals.len() < Self::LISTED {
             self.signals.push(SentSignal { signal, to, result });
         }
+    }
+}
+
+/// The note of the last step of a stop.
+pub fn describe_verdict(verdict: &Verdict) -> String {
+    match verdict {
+        Verdict::Gone => "0 left".into(),
+        Verdict::Survivors { count } => format!("{count} left"),
+        Verdict::Unproven { why } => why.clone(),
     }
 }

@@ -1,77 +1,74 @@
-//! The one stop: what [`Lifecycle`] decides is carried out on a [`Tree`], in one order and at one pace.
+//! The stop of a set of processes: carries out on a [`Tree`] what [`Lifecycle`] decides, in one order and at one pace.
 
 use std::time::{Duration, Instant};
 
 use quell_core::{Action, AskScope, Count, Lifecycle, LifecycleEvent, Phase, Signal};
 use quell_sys::Timers;
 
-/// How soon it is counted again when a count has failed: the exit that asked for it may have been the last event.
+/// How soon a failed count is repeated: the exit that caused it may have been the last event.
 const COUNT_AGAIN: Duration = Duration::from_millis(500);
 
-/// How often a kill goes over a tree.
+/// How often a kill is repeated.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// How soon a round is repeated when no event asks for it.
+    /// How soon a round is repeated if no event asks for it.
     pub again: Duration,
-    /// How soon it is counted again before that, where no event tells of new processes.
+    /// How soon the processes are counted again before that, if no event reports new ones.
     pub look: Option<Duration>,
-    /// How many times as long as a round took there is no other one for another death: those that are dying need the
-    /// processors too. A count of zero ends the rest at once.
+    /// For how many times the duration of a round an exit does not start another one: dying processes need the CPUs too. A
+    /// count of zero ends this rest at once.
     pub rest_factor: u32,
-    /// How long that rest may be.
+    /// The longest rest.
     pub longest_rest: Duration,
 }
 
-/// A set of processes that is stopped, and what is to be told of its stop.
+/// A set of processes that is stopped.
 ///
-/// [`StopEngine`] calls these, one after another and in the order that the lifecycle has given: the new state is on
-/// record ([`Tree::state_changed`]) before the signal is sent that goes with it.
+/// [`StopEngine`] calls these functions in the order that the lifecycle decides: the new state is recorded
+/// ([`Tree::state_changed`]) before its signal is sent.
 pub trait Tree {
-    /// How often a kill goes over it.
     fn pace(&self) -> Pace;
 
-    /// The engine of its stop.
+    /// The engine that drives the stop.
     fn engine(&mut self) -> &mut StopEngine;
 
-    /// Counts the living. Zero only if that is proven.
+    /// Counts the living processes. Zero only if that is proven.
     fn count(&mut self) -> Count;
 
-    /// Asks it to end: `signal`, then CONT. Nothing where the life begins with the kill.
+    /// Asks the processes to exit: `signal`, then CONT. Does nothing if the stop begins with the kill.
     fn ask(&mut self, _: Signal, _: AskScope) {}
 
-    /// One round of brake, kill and sweep, without waiting. Whether its last look found no new process: all that is to be
-    /// done is to wait for those that die.
+    /// One round of brake, kill and sweep, without waiting. Returns whether its last pass found no new process: then only exits
+    /// have to be waited for.
     fn kill_round(&mut self) -> bool;
 
-    /// The end: what is proven is told.
+    /// The stop is over: prove and report the result.
     fn finish(&mut self) {}
 
-    /// Waits for news of it until `until`. Not called for a tree that waits for other things too, in a loop of its own.
+    /// Waits for an event until `until`. Not called for a tree that has its own loop.
     fn wait(&mut self, _until: Option<Instant>) {}
 
-    /// Reports the root's exit to the engine, if it has come.
+    /// Reports the root's exit to the engine, if it has exited.
     fn look_at_root(&mut self) {}
 
-    /// The lifecycle is in another state.
     fn state_changed(&mut self) {}
 
-    /// The deadline was brought forward to this far from now.
+    /// The deadline was shortened to this time from now.
     fn hurried(&mut self, _: Duration) {}
 
-    /// Some outlive the root.
+    /// Processes have outlived the root.
     fn outlived(&mut self) {}
 
-    /// A round of the kill is about to begin.
+    /// A kill round begins.
     fn killing(&mut self) {}
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StopTimer {
-    /// The lifecycle's one deadline.
     Deadline,
 }
 
-/// Where one stop is.
+/// The state of one stop.
 #[derive(Debug)]
 pub struct StopEngine {
     /// What decides.
@@ -79,33 +76,31 @@ pub struct StopEngine {
     timers: Timers<StopTimer>,
     /// Whether the last count failed.
     uncounted: bool,
-    /// Until when there is no other round of the kill, and whether an event has asked for one.
+    /// Until when there is no other kill round, and whether an event has asked for one meanwhile.
     rest_until: Option<Instant>,
     round_owed: bool,
 }
 
 impl StopEngine {
-    /// The engine of this life.
     pub fn new(life: Lifecycle) -> Self {
         Self { life, timers: Timers::default(), uncounted: false, rest_until: None, round_owed: false }
     }
 
-    /// Whether the lifecycle has come to its end.
     pub fn is_over(&self) -> bool {
         self.life.state() == Phase::Ended
     }
 
-    /// Whether a count may end the present phase.
+    /// Whether a count can end the present phase.
     pub fn is_counting(&self) -> bool {
         matches!(self.life.state(), Phase::Draining | Phase::Asking | Phase::Killing)
     }
 
-    /// When the lifecycle's deadline is.
+    /// The lifecycle's deadline.
     pub fn deadline(&self) -> Option<Instant> {
         self.timers.due(StopTimer::Deadline)
     }
 
-    /// When something is due that no event tells of, for a tree of this pace.
+    /// When to act without an event, for a tree with this pace.
     pub fn next_wake(&self, pace: Pace) -> Option<Instant> {
         let look = pace.look.filter(|_| self.is_counting()).map(|look| Instant::now() + look);
         let wake = self.timers.next().into_iter().chain(look).min();
@@ -118,18 +113,18 @@ impl StopEngine {
         wake.into_iter().chain(Some(again)).chain(self.rest_until.filter(|_| self.round_owed)).min()
     }
 
-    /// Whether the deadline has passed. Then it is not armed any more, and [`LifecycleEvent::Deadline`] is to be handled.
+    /// Whether the deadline has passed. If so it is disarmed, and the caller has to handle [`LifecycleEvent::Deadline`].
     pub fn take_deadline(&mut self) -> bool {
         self.timers.take_due(StopTimer::Deadline, Instant::now())
     }
 
-    /// Tells the lifecycle what has happened, and carries out what it decides.
+    /// Gives the event to the lifecycle and carries out its decisions.
     pub fn handle<T: Tree>(tree: &mut T, event: LifecycleEvent) {
         let actions = tree.engine().life.step(event);
         Self::carry_out(tree, actions);
     }
 
-    /// Carries out what a lifecycle has decided.
+    /// Carries out the decisions of a lifecycle.
     pub fn carry_out<T: Tree>(tree: &mut T, actions: Vec<Action>) {
         for action in actions {
             match action {
@@ -159,14 +154,14 @@ impl StopEngine {
         }
     }
 
-    /// Carries out the `first` actions of a life, and goes on until it has come to its end.
+    /// Carries out the `first` actions of a lifecycle, and continues until it has ended.
     pub fn run_to_end<T: Tree>(tree: &mut T, first: Vec<Action>) {
         Self::carry_out(tree, first);
         while !tree.engine().is_over() {
             let pace = tree.pace();
             let wake = tree.engine().next_wake(pace);
             tree.wait(wake);
-            // The order settles ties: an end that has come already goes before a deadline that has passed meanwhile.
+            // The order settles ties: an exit goes before a deadline that has passed meanwhile.
             Self::count(tree);
             if tree.engine().take_deadline() {
                 Self::handle(tree, LifecycleEvent::Deadline);
@@ -174,7 +169,7 @@ impl StopEngine {
         }
     }
 
-    /// Counts, and reports what was counted. The root may have died since it was last looked at; its end goes first.
+    /// Counts and reports the count. The root can have exited since it was last checked: its exit is reported first.
     pub fn count<T: Tree>(tree: &mut T) {
         let count = tree.count();
         tree.engine().uncounted = matches!(count, Count::Unknown(_));
@@ -197,11 +192,11 @@ impl StopEngine {
         tree.killing();
         let since = Instant::now();
         let settled = tree.kill_round();
-        // A tree that still grows is not given any time.
+        // There is no rest while the tree still grows.
         let pace = tree.pace();
         let rest = (pace.rest_factor * since.elapsed()).min(pace.longest_rest);
         tree.engine().rest_until = settled.then(|| Instant::now() + rest);
-        // Who is not gone yet is waited for, not killed again at once.
+        // Processes that are still alive are waited for, not killed again at once.
         if tree.count() == Count::Alive(0) {
             Self::count(tree);
         }

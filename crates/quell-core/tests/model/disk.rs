@@ -9,11 +9,11 @@ pub enum File {
     Done,
 }
 
-/// Who has locked it. Keeper and standby of a background job share one lock; the front of a foreground job has none
+/// The process that has locked it. Keeper and standby of a background job share one lock; the front of a foreground job has none
 /// until it takes over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Holder {
-    Nobody,
+    None,
     Supervisors,
     Front,
     Client(u8),
@@ -41,9 +41,9 @@ pub enum Why {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ModelProgram {
     Unborn,
-    /// Waits for its go (`Containment::spawn`).
+    /// Waits for permission to run (`Containment::spawn`).
     Held,
-    /// Has its go.
+    /// Has the permission.
     Let,
     Runs,
     Dead,
@@ -52,7 +52,7 @@ pub enum ModelProgram {
 /// Where a process that makes, keeps or finishes a job is. Each is the instant before the step of that name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum At {
-    /// Not there yet, or not any more.
+    /// It does not exist yet, or has exited.
     Gone,
     // `JobDir::create`
     MakeHidden,
@@ -60,40 +60,40 @@ pub enum At {
     ShowLock,
     MakeDir,
     WriteSpec,
-    /// `background::split`, `front::run`.
+    /// `background.rs`, `foreground.rs`: the fork of the keeper.
     Fork,
     /// `Supervisor::try_start`: the stub.
     Spawn,
-    /// `LifecycleEvent::Spawned`: `publish`.
+    /// `LifecycleEvent::Spawned`: the state on record.
     PublishStarting,
     Go,
-    /// `read_status`.
+    /// The pipe of the stub.
     AwaitExec,
     PublishRunning,
-    /// The loops: `Supervisor::wait_and_handle`, `Front::watch`.
+    /// The loops: `Supervisor::wait_and_handle`, `KeeperWatch::wait_and_handle`.
     Watch,
-    /// `Front::take_over`: `JobDir::liveness`.
+    /// `take_over`: `JobDir::liveness`.
     TakeLock,
-    /// What there is to be finished.
+    /// What is left to finish.
     LookAtRecord,
     PublishStopping,
     Kill,
-    // `write_record`, `put_on_record`
+    // `JobEnd::write`
     Keep,
     PublishEnded,
     Settle,
     // `JobDir::remove`
     RemoveDir,
     RemoveLock,
-    /// `Note::Done`.
+    /// The last message of the keeper.
     SayDone,
-    // A client: `settle_lost`
+    // A client: `recover_if_orphaned`
     Open,
     TryLock,
     LookAgain,
-    /// `Case::of`.
+    /// `RecoveryCase::of`.
     Judge,
-    /// `remove_unmade`.
+    /// `JobEnd::discard`.
     KillStub,
     Unlock,
 }
@@ -103,7 +103,7 @@ pub struct Scene {
     pub foreground: bool,
     pub file: File,
     pub holder: Holder,
-    /// Who of the crew has the shared lock open.
+    /// Which of the keeper and the watcher has the shared lock open.
     pub keeper_has_lock: bool,
     pub watcher_has_lock: bool,
     pub dir: bool,
@@ -113,18 +113,18 @@ pub struct Scene {
     /// The cause that the record has.
     pub cause: Option<Why>,
     pub receipt: Option<Why>,
-    /// What anybody could have read: the job has ended, and why.
+    /// What a reader could have seen: the job has ended, and why.
     pub told: Option<Why>,
     pub program: ModelProgram,
     pub keeper: At,
     /// The standby, or the front.
     pub watcher: At,
     pub clients: [At; 2],
-    /// The keeper's last word is in the line.
+    /// The keeper's last message is in the channel.
     pub done: bool,
-    /// What the keeper had said of a stop.
+    /// Whether the keeper has reported a stop.
     pub stopping: bool,
-    /// Whether the front has no record to write: it isn't its own.
+    /// Whether the record is not the front's to write.
     pub aside: bool,
     pub kills: u8,
     pub commands: u8,
@@ -136,7 +136,7 @@ impl Scene {
         Self {
             foreground,
             file: File::None,
-            holder: Holder::Nobody,
+            holder: Holder::None,
             keeper_has_lock: false,
             watcher_has_lock: false,
             dir: false,
@@ -162,7 +162,7 @@ impl Scene {
         matches!(self.program, ModelProgram::Held | ModelProgram::Let | ModelProgram::Runs)
     }
 
-    /// The kernel lets go of a lock when the last one who had it open is gone.
+    /// The kernel releases a lock when the last process that has it open exits.
     pub fn unlock(&mut self) {
         if self.keeper == At::Gone {
             self.keeper_has_lock = false;
@@ -171,13 +171,13 @@ impl Scene {
             self.watcher_has_lock = false;
         }
         let held = match self.holder {
-            Holder::Nobody => false,
+            Holder::None => false,
             Holder::Supervisors => self.keeper_has_lock || self.watcher_has_lock,
             Holder::Front => self.watcher != At::Gone,
             Holder::Client(number) => self.clients[usize::from(number)] != At::Gone,
         };
         if !held {
-            self.holder = Holder::Nobody;
+            self.holder = Holder::None;
         }
         // A stub that waits exits when its keeper does: the pipe is closed.
         if self.keeper == At::Gone && self.program == ModelProgram::Held {
@@ -185,7 +185,7 @@ impl Scene {
         }
     }
 
-    /// `publish`, `keep` and `remove` fail or do nothing where there is no directory.
+    /// Writing the record and removing it fail or do nothing without a directory.
     pub fn publish(&mut self, record: ModelRecord, names: bool, cause: Option<Why>) {
         if self.dir {
             (self.record, self.names) = (record, names);

@@ -1,19 +1,19 @@
-//! Breadth-first search over all reachable states, and what can be said of the graph: a broken promise with the shortest
-//! way to it, a dead end, a state from which no end can be reached, a cycle that a fair world does not leave.
+//! Breadth-first search over all reachable states. It finds a broken promise with the shortest path to it, a dead end, a
+//! state from which no end can be reached, and a cycle that a fair world does not leave.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Debug;
 use std::hash::Hash;
 
-/// What no world may have: a test is not to fill the memory of its machine.
+/// The largest number of states: a test must not fill the memory of its machine.
 const TOO_MANY: usize = 2_000_000;
 
 /// One thing that can happen next.
 pub struct Move<State> {
     /// What it is, for the reader of a trace.
     pub name: &'static str,
-    /// Whether a fair world lets it happen in the end, if it stays possible: a timer fires, a process gets its turn. What
-    /// isn't fair (a user's wish, a SIGKILL) may never come.
+    /// Whether it happens eventually in a fair world if it stays possible: a timer fires, a process is scheduled. A move that
+    /// is not fair (a request of a user, a SIGKILL) may never come.
     pub fair: bool,
     /// Where it leads.
     pub to: State,
@@ -35,7 +35,7 @@ pub trait Model {
     /// Whether all is over: no move is needed.
     fn is_end(&self, state: &Self::State) -> bool;
 
-    /// Whether the world may stay here for ever: a program that nobody stops.
+    /// Whether the world may stay here for ever: a program that is never stopped.
     fn may_rest(&self, state: &Self::State) -> bool;
 }
 
@@ -54,7 +54,7 @@ struct Graph<'a, M: Model> {
     edges: Vec<Vec<(usize, &'static str, bool)>>,
 }
 
-/// Explores all of it. The error tells what is wrong, and the shortest way there.
+/// Explores all of it. The error says what is wrong, and the shortest path there.
 pub fn explore<M: Model>(model: &M) -> Result<Explored, String> {
     let mut known: HashMap<M::State, usize> = HashMap::new();
     let mut graph = Graph { model, states: vec![], came: vec![], edges: vec![] };
@@ -145,9 +145,9 @@ impl<M: Model> Graph<'_, M> {
         }
     }
 
-    /// Every path of a fair world ends: each strongly connected part that is no end, and where nothing may rest, has a fair
-    /// move that is possible in all of its states and leaves it. A fair world takes it in the end, and the parts themselves
-    /// are in order.
+    /// Every path of a fair world ends: each strongly connected component that is not an end and must not rest has a fair
+    /// move that is possible in all of its states and leaves it. A fair world takes that move eventually, and the components
+    /// are ordered.
     fn check_cycles(&self) -> Result<(), String> {
         let parts = self.parts();
         let mut members: HashMap<usize, Vec<usize>> = HashMap::new();
@@ -161,7 +161,7 @@ impl<M: Model> Graph<'_, M> {
                 .iter()
                 .any(|at| self.model.may_rest(&self.states[*at]) || self.model.is_end(&self.states[*at]));
             let stays = members.iter().any(|at| inside(*at));
-            // A single state with no way back to itself is left by whatever fair move it has.
+            // A single state without a cycle is left by any fair move.
             let leaves = |name: &&'static str| {
                 members.iter().all(|at| {
                     self.edges[*at]
@@ -181,7 +181,7 @@ impl<M: Model> Graph<'_, M> {
         Ok(())
     }
 
-    /// The strongly connected part that each state is in (Tarjan's, without recursion).
+    /// The strongly connected component that each state is in (Tarjan's, without recursion).
     fn parts(&self) -> Vec<usize> {
         let count = self.states.len();
         let (mut index, mut low) = (vec![usize::MAX; count], vec![0; count]);

@@ -1,4 +1,4 @@
-//! The lifecycle in its world: all states, and the promises that hold in each.
+//! The lifecycle in its environment: all states, and the promises that hold in each.
 
 use quell_core::{Actor, Cause, LastKnown, Phase, RootOutcome, Verdict};
 
@@ -7,7 +7,7 @@ use crate::life_world::{
     Do, Ev, LifeId, ModelOutcome, ModelRoot, ModelStop, Nature, Status, Until2, World, bit,
 };
 
-/// A keeper that lacks something. The checker must find out.
+/// A defect of the keeper. The checker must find it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lacks {
     Nothing,
@@ -15,11 +15,11 @@ enum Lacks {
     Doubt,
     /// Deadlines are not kept.
     Deadlines,
-    /// The exit of a process wakes nobody.
+    /// The exit of a process does not wake the keeper.
     Wakeups,
-    /// After a count that failed nobody looks again.
+    /// A count that failed is not repeated.
     AnotherLook,
-    /// The stub's word is not read before its death is told.
+    /// The stub's message is not read before its exit is handled.
     StatusFirst,
     /// A request to stop is taken for one to kill.
     Politeness,
@@ -29,9 +29,9 @@ enum Lacks {
     Restraint,
     /// A second request changes nothing.
     Escalation,
-    /// The user is blamed for whatever happens.
+    /// The cause is always the user.
     Honesty,
-    /// The end is told twice.
+    /// The end is reported twice.
     OneEnd,
     /// All are asked at once, though the root was to be asked alone.
     Order,
@@ -39,7 +39,7 @@ enum Lacks {
 
 struct Lives {
     lacks: Lacks,
-    /// How often somebody may ask for a stop, and how many forks there may be.
+    /// How many requests to stop and how many forks there may be.
     stops: u8,
     forks: u8,
     root_first: bool,
@@ -90,7 +90,7 @@ impl Lives {
                 to.happened |= bit(Cause::OwnExit);
                 to.root_ends(ModelOutcome::Exits);
             });
-            change(false, "somebody signals the root", &|to| {
+            change(false, "another process signals the root", &|to| {
                 to.happened |= bit(Cause::ExternalSignal);
                 to.root_ends(ModelOutcome::DiesOfTerm);
             });
@@ -129,7 +129,7 @@ impl Lives {
                 to.stops -= 1;
                 to.todo = vec![Do::Tell(Ev::Stop(stop)), Do::ReadStatus];
                 self.at_once(&mut to);
-                push(next, false, "somebody asks for a stop", to);
+                push(next, false, "a stop is requested", to);
             }
         }
         if state == Phase::Created {
@@ -153,7 +153,7 @@ impl Lives {
         match what {
             Do::Kill => {
                 if world.begun && !world.may_kill {
-                    to.wrong = Some("it is killed, and nobody was polite before");
+                    to.wrong = Some("it is killed without being asked first");
                 }
                 if world.failing_kills != Some(0) && world.alive() > 0 {
                     let mut failed = to.clone();
@@ -231,7 +231,7 @@ impl Lives {
                 self.at_once(&mut failed);
                 push(next, false, "no record can be written", failed);
             }
-            // What does not look at the processes was done at once.
+            // Steps that do not look at the processes were done at once.
             Do::Arm
             | Do::Disarm
             | Do::Finish
@@ -285,7 +285,7 @@ impl Lives {
                 }
             }
         }
-        // Once the cause is settled, it alone is looked at; and where nobody counts, no count is missing.
+        // Once the cause is known, only it matters; and without a count, no count can be missing.
         if let Some(cause) = to.life.cause() {
             to.happened &= bit(cause);
         }
@@ -327,7 +327,7 @@ impl Lives {
     }
 }
 
-/// What a life did that it must not do when it was told `event`.
+/// What the lifecycle must not do on `event`, and did.
 fn wrong_step(world: &World, after: LifeId, event: Ev) -> Option<&'static str> {
     let (old, new) = (world.life.get(), after.get());
     if old.ending().is_some() && old.ending() != new.ending() {
@@ -359,7 +359,7 @@ impl Model for Lives {
         let mut starts = vec![];
         for (root_obeys, children_obey) in [(true, false), (false, true)] {
             for (failing_kills, failing_counts) in [(Some(1), Some(1)), (None, Some(0)), (Some(0), None)] {
-                // Who is asked first has nothing to do with what fails for ever.
+                // Which processes are asked first makes no difference to what fails for ever.
                 if self.root_first && (failing_kills.is_none() || failing_counts.is_none()) {
                     continue;
                 }
@@ -374,7 +374,7 @@ impl Model for Lives {
                 };
                 for until in [Until2::Root, Until2::Tree] {
                     for timeout in [false, true] {
-                        // What can never be counted, and nobody ever stops, can't be known to be over.
+                        // A tree that can never be counted and is never stopped can't be known to have ended.
                         if until == Until2::Tree && failing_counts.is_none() && !timeout && self.stops == 0 {
                             continue;
                         }
@@ -456,7 +456,7 @@ impl Model for Lives {
         let runs = world.life.state() == Phase::Running && world.root == ModelRoot::Runs;
         let drains = world.life.state() == Phase::Draining
             && world.nature.until == Until2::Tree
-            // What can never be counted can never be known to be over.
+            // A tree that can never be counted can never be known to have ended.
             && (world.alive() > 0 || world.nature.failing_counts.is_none());
         (runs || drains) && !world.armed
     }
@@ -474,7 +474,7 @@ fn holds_for(lives: Lives, least: usize) {
     assert!(explored.ends > 1_000, "{explored:?}");
 }
 
-// Three processes and several requests at once are too many states for a test of seconds; each has its own world.
+// Three processes together with several requests are too many states for a test of seconds, so each has its own test.
 
 #[test]
 fn three_processes_keep_the_promises_in_every_state_and_every_fair_path_ends() {
@@ -540,8 +540,8 @@ fn without_politeness_the_checker_finds_the_kill() {
 }
 
 #[test]
-fn without_patience_the_checker_finds_that_nobody_was_polite() {
-    finds(Lacks::Patience, 1, "it is killed, and nobody was polite before");
+fn without_patience_the_checker_finds_a_kill_without_a_request() {
+    finds(Lacks::Patience, 1, "it is killed without being asked first");
 }
 
 #[test]

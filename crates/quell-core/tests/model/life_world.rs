@@ -1,5 +1,5 @@
 //! The world around one [`Lifecycle`]: processes that fork, obey or don't, a kernel whose kills and counts fail, users, a
-//! deadline; and the keeper's loop (`supervise.rs`), step by step, so that the processes move between any two of its steps.
+//! deadline; and the keeper's loop (`engine.rs`), step by step, so that the processes move between any two of its steps.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -27,7 +27,7 @@ thread_local! { static LIVES: RefCell<Lives> = RefCell::default(); }
 impl LifeId {
     pub fn of(life: Lifecycle) -> Self {
         LIVES.with_borrow_mut(|lives| {
-            // What a life prints is all that it has.
+            // The debug output of a lifecycle shows all of its state.
             let number = *lives.numbers.entry(format!("{life:?}")).or_insert(lives.all.len());
             if number == lives.all.len() {
                 lives.all.push(life);
@@ -77,7 +77,7 @@ pub enum ModelOutcome {
     IsKilled,
 }
 
-/// Who wants it stopped, and how.
+/// What requests the stop, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ModelStop {
     Ask,
@@ -86,7 +86,7 @@ pub enum ModelStop {
     OwnerGone,
 }
 
-/// An event that a life can be told.
+/// An event that the lifecycle can get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ev {
     Spawned,
@@ -137,13 +137,13 @@ pub enum Do {
     AskRoot,
     Kill,
     Finish,
-    /// `Supervisor::count` after a kill round that left nobody.
+    /// `Supervisor::count` after a kill round that left no process.
     CountIfNone,
     /// `notice_root_exit`.
     Notice,
     /// The second half of `Supervisor::count`.
     Report(Option<u8>),
-    /// `read_status`.
+    /// Reads the pipe of the stub.
     ReadStatus,
     /// The end of `wait_and_handle`.
     LookAtDeadline,
@@ -154,7 +154,7 @@ pub enum Do {
 }
 
 impl Do {
-    /// What has no effect in this world is left out: the record is the other model's, and time has no length here.
+    /// Actions without an effect here are left out: the other model has the record, and time has no length here.
     fn of(action: &Action) -> Option<Self> {
         match action {
             Action::Publish | Action::Shorten(_) | Action::Extend(_) => None,
@@ -231,7 +231,7 @@ pub struct World {
     pub stops: u8,
     pub failing_kills: Option<u8>,
     pub failing_counts: Option<u8>,
-    /// What the promises are checked against: none of it is the lifecycle's own word.
+    /// What the promises are checked against: none of it comes from the lifecycle itself.
     pub asks: u8,
     pub finishes: u8,
     pub begun: bool,
@@ -307,7 +307,7 @@ impl World {
         matches!(self.life.state(), Phase::Draining | Phase::Asking | Phase::Killing)
     }
 
-    /// The root ends, of itself or not; its keeper has a SIGCHLD.
+    /// The root ends, by itself or not; its keeper gets a SIGCHLD.
     pub fn root_ends(&mut self, out: ModelOutcome) {
         if self.status == Status::Open {
             self.status = Status::Closed;

@@ -1,24 +1,24 @@
-//! The protocol that keepers, standbys, fronts and clients keep on disk, with a SIGKILL of any of them at any step.
+//! The protocol on disk between keepers, standbys, fronts and clients, with a SIGKILL of any of them at any step.
 //!
-//! The steps are those of `quell-keeper/src/linux/{background,front,supervise,finish}.rs`, `quell-store/src/{home,job}.rs`
-//! and `quell/src/recover.rs`; each is named after its function (`disk.rs`). A step is one system call that others can see.
+//! The steps are those of `quell-keeper/src/linux/{background,foreground,engine,conclude}.rs`, `quell-store/src/{home,job}.rs`
+//! and `quell/src/recover/`; `disk.rs` names the function of each. A step is one system call that other processes can see.
 
 use crate::disk::{At, File, Holder, ModelProgram, ModelRecord, Scene, Why};
 use crate::explore::{Model, Move, explore};
 
-/// What this protocol lacks. The checker must find out.
+/// A defect of the protocol. The checker must find it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lacks {
     Nothing,
-    /// The stub does not wait for its go.
+    /// The stub does not wait for permission to run.
     Handshake,
-    /// The go is given before the record is written.
+    /// The permission is given before the record is written.
     RecordFirst,
     /// Clients don't look at the lock.
     Lock,
     /// A lock is shown before it is taken.
     HiddenLock,
-    /// A watcher does not look whether its keeper had come to the end.
+    /// A watcher does not check whether its keeper had finished.
     LookAtTheEnd,
     /// A front takes over also when it can't have the lock.
     FrontsLock,
@@ -26,7 +26,7 @@ enum Lacks {
     OrderOfRemoval,
     /// The lock is moved away before the end is on record.
     OrderOfTheEnd,
-    /// A client kills nobody.
+    /// A client kills no process.
     Kill,
 }
 
@@ -47,20 +47,20 @@ fn add(next: &mut Next, fair: bool, name: &'static str, from: &Scene, what: impl
     next.push(Move { name, fair, to });
 }
 
-/// Whoever makes a record: `JobDir::create`. What follows is `then`.
+/// The process that makes a record: `JobDir::create`. The next step is `then`.
 fn create(lacks: Lacks, scene: &mut Scene, at: At, then: At) -> At {
     match at {
         At::MakeHidden => {
             scene.file = if lacks == Lacks::HiddenLock { File::Live } else { File::Hidden };
             At::LockHidden
         }
-        At::LockHidden if scene.holder != Holder::Nobody => At::Gone,
+        At::LockHidden if scene.holder != Holder::None => At::Gone,
         At::LockHidden => {
             scene.holder = Holder::Supervisors;
             At::ShowLock
         }
         At::ShowLock => {
-            // What is shown already is not shown again, whatever became of it.
+            // A lock that was shown already is not shown again.
             if lacks != Lacks::HiddenLock {
                 scene.file = File::Live;
             }
@@ -74,7 +74,7 @@ fn create(lacks: Lacks, scene: &mut Scene, at: At, then: At) -> At {
     }
 }
 
-/// The end of a record that `At::Keep` begins: `write_record` and `put_on_record`.
+/// The end of a record that `At::Keep` begins: `JobEnd::write`.
 fn end(lacks: Lacks, scene: &mut Scene, at: At, why: Why, then: At) -> At {
     match at {
         At::Keep => {
@@ -151,7 +151,7 @@ impl Protocol {
                     go("the keeper sees a failed exec", &|to| to.keeper = removal);
                 }
                 if watcher_gone {
-                    // Nobody would know of it: `hear_front`.
+                    // No process would know of it.
                     go("the keeper gives up a start", &|to| {
                         to.program = ModelProgram::Dead;
                         to.keeper = removal;
@@ -222,7 +222,7 @@ impl Protocol {
                 let other = matches!(scene.holder, Holder::Client(_));
                 if !other || self.lacks == Lacks::FrontsLock {
                     go("the front takes the lock", &|to| {
-                        // What is over, or was never there, is not the front's to write.
+                        // The front does not write the record of a job that has ended or never existed.
                         to.aside = to.file != File::Live;
                         if !other && !to.aside {
                             to.holder = Holder::Front;
@@ -252,7 +252,7 @@ impl Protocol {
             }),
             At::Keep | At::PublishEnded | At::Settle => go("the watcher writes the end", &|to| {
                 let why = if to.stopping { Why::Asked } else { Why::KeeperLost };
-                // Without a directory nothing could be written: it does not count as over.
+                // Without a directory nothing could be written, so the job has not ended.
                 let unwritten = at == At::Settle && !to.dir;
                 to.watcher = if unwritten { At::Gone } else { end(self.lacks, to, at, why, At::Gone) };
             }),
@@ -272,7 +272,7 @@ impl Protocol {
             At::Gone => {}
             At::Open => go("a client opens the lock", &|to| if_live(to, At::TryLock)),
             At::TryLock => go("a client tries the lock", &|to| match to.holder {
-                Holder::Nobody => {
+                Holder::None => {
                     to.holder = me;
                     At::LookAgain
                 }
@@ -342,7 +342,7 @@ impl Protocol {
     }
 }
 
-/// Who acts on the job as if it were the only one.
+/// The processes that act on the job as if each were the only one.
 fn owners(scene: &Scene) -> usize {
     let keeps = !matches!(scene.keeper, At::Gone | At::SayDone | At::MakeHidden | At::LockHidden);
     let takes_over =
@@ -358,7 +358,7 @@ fn owners(scene: &Scene) -> usize {
         + scene.clients.iter().filter(finishes).count()
 }
 
-fn nobody(scene: &Scene) -> bool {
+fn no_process(scene: &Scene) -> bool {
     scene.keeper == At::Gone && scene.watcher == At::Gone && scene.clients == [At::Gone; 2]
 }
 
@@ -383,8 +383,8 @@ impl Model for Protocol {
                 });
             }
         }
-        // The one more command that the promise speaks of: when nobody is left who could do anything.
-        if nobody(scene) && scene.file == File::Live {
+        // The one more command of the promise, once no process is left that could act.
+        if no_process(scene) && scene.file == File::Live {
             add(&mut next, true, "the next command", scene, |to| to.clients[0] = At::Open);
         }
         next
@@ -416,7 +416,7 @@ impl Model for Protocol {
             File::Done => !scene.dir || (scene.record == ModelRecord::Ended && scene.receipt.is_some()),
             File::None | File::Hidden => !scene.dir,
         };
-        nobody(scene) && !scene.alive() && scene.holder == Holder::Nobody && on_disk
+        no_process(scene) && !scene.alive() && scene.holder == Holder::None && on_disk
     }
 
     fn may_rest(&self, scene: &Scene) -> bool {
@@ -469,7 +469,7 @@ fn without_the_fronts_lock_the_checker_finds_two_who_act() {
 }
 
 #[test]
-fn with_the_lock_removed_first_the_checker_finds_a_record_that_nobody_finds() {
+fn with_the_lock_removed_first_the_checker_finds_a_record_without_a_lock() {
     finds(Lacks::OrderOfRemoval, "a dead end");
 }
 

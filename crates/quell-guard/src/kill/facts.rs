@@ -9,7 +9,7 @@ use quell_store::Home;
 use quell_sys::Stat;
 
 /// The names of quell's own processes. Any process with such a name is left alone.
-const QUELLS: [&str; 4] = [KEEPER_NAME, "quell-standby", "quell-helper", "quell-init"];
+const OWN_NAMES: [&str; 4] = [KEEPER_NAME, "quell-standby", "quell-helper", "quell-init"];
 
 /// The kernel keeps this many bytes of a name.
 const SHORT: usize = 15;
@@ -23,11 +23,11 @@ pub(super) fn gather(home: &Home, stat: &Stat) -> ProcessFacts {
     let words: Vec<String> =
         quell_sys::whole_cmdline(thread).iter().filter_map(|word| last(Path::new(word))).collect();
     let names = names(stat, &words, executed.as_deref());
-    let job = Keep::of(home, stat, thread);
+    let job = OtherJob::of(home, stat, thread);
     ProcessFacts {
         pid,
-        kernel_thread: is_kernels(stat),
-        is_quell: is_quells(stat)
+        kernel_thread: is_of_kernel(stat),
+        is_quell: is_own(stat)
             || names.iter().any(|name| name == "quell")
             || quell_sys::same_executable(thread, quell_sys::pid()),
         names,
@@ -36,7 +36,7 @@ pub(super) fn gather(home: &Home, stat: &Stat) -> ProcessFacts {
         owners: owners(pid),
         caller_uid: quell_sys::uid(),
         above_caller: relation(pid),
-        kept: matches!(job, Some(Keep::Unknown)),
+        kept: matches!(job, Some(OtherJob::Unknown)),
         job: job.and_then(|job| job.id()),
         in_container: !quell_sys::in_first_pid_namespace(),
     }
@@ -44,26 +44,25 @@ pub(super) fn gather(home: &Home, stat: &Stat) -> ProcessFacts {
 
 fn owners(pid: u32) -> Vec<ProcessOwner> {
     // If nothing can be read, it counts as root's, to be safe.
-    let mut uids: Vec<u32> = quell_sys::users_of(pid).map_or(vec![0], Vec::from);
-    let mut seen = Vec::new();
-    uids.retain(|uid| {
-        !seen.contains(uid) && {
-            seen.push(*uid);
-            true
+    let uids: Vec<u32> = quell_sys::users_of(pid).map_or(vec![0], Vec::from);
+    let mut owners: Vec<ProcessOwner> = Vec::new();
+    for uid in uids {
+        if !owners.iter().any(|owner| owner.uid == uid) {
+            owners.push(ProcessOwner { uid, name: quell_sys::user_name(uid) });
         }
-    });
-    uids.into_iter().map(|uid| ProcessOwner { uid, name: quell_sys::user_name(uid) }).collect()
+    }
+    owners
 }
 
 /// Whether it is a thread of the kernel, or a program that the kernel started.
-fn is_kernels(stat: &Stat) -> bool {
+fn is_of_kernel(stat: &Stat) -> bool {
     stat.is_kernel_thread()
         || (stat.ppid != 0 && quell_sys::stat(stat.ppid).is_ok_and(|parent| parent.is_kernel_thread()))
 }
 
 /// Whether it is one of quell's own processes, by its name or its executable.
-fn is_quells(stat: &Stat) -> bool {
-    QUELLS.contains(&stat.comm.as_str()) || quell_sys::same_executable_file(stat.pid, quell_sys::pid())
+fn is_own(stat: &Stat) -> bool {
+    OWN_NAMES.contains(&stat.comm.as_str()) || quell_sys::same_executable_file(stat.pid, quell_sys::pid())
 }
 
 fn last(path: &Path) -> Option<String> {
@@ -109,16 +108,16 @@ fn relation(pid: u32) -> Option<Relation> {
 }
 
 /// The job of a process, if it is not the caller's own.
-enum Keep {
+enum OtherJob {
     Job(JobId),
     Unknown,
 }
 
-impl Keep {
+impl OtherJob {
     /// By its cgroup, its environment, or a keeper above it, in this order. An environment can be changed, so only the cgroup
     /// or the keeper can show that the process and the caller are in the same job.
     fn of(home: &Home, stat: &Stat, thread: u32) -> Option<Self> {
-        let keeper = |pid: u32| above(pid).find(is_quells).map(|stat| stat.id());
+        let keeper = |pid: u32| above(pid).find(is_own).map(|stat| stat.id());
         let own = quell_sys::pid();
         let (theirs, ours) = (keeper(stat.pid), keeper(own));
         if theirs.is_some() && theirs == ours {

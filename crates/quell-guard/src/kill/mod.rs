@@ -8,7 +8,6 @@ mod set;
 
 use std::time::{Duration, Instant};
 
-use crate::{BUILT_IN, Decision, DecisionCode, KillPolicy, Verb, decide_kill, decide_verb, read_pid};
 use quell_contain::{ForeignTree, Pace, StopEngine, Tree};
 use quell_core::{AskScope, Count, KillReason, Lifecycle, ProcId, Signal, StopPlan, Verdict};
 use quell_sys::Sent;
@@ -17,18 +16,18 @@ use serde::{Serialize, Serializer};
 
 pub use self::set::KillTarget;
 use self::set::{PinnedSet, Process};
-use crate::Guard;
-use crate::{Error, Result};
+use crate::{BUILT_IN, Decision, DecisionCode, Error, Guard, KillPolicy, Result, Verb};
+use crate::{decide_kill, decide_verb, read_pid};
 
 /// The signals that ask a process to exit. After any other signal it is expected to go on, and is not killed.
 const ENDING: [&str; 5] = ["TERM", "INT", "QUIT", "ABRT", "KILL"];
 
-/// How often the tree is searched for new processes: no event reports the fork of a process that is not a child of ours. The
-/// child of a parent that has exited since is not found any more.
-const LOOK: Duration = Duration::from_millis(50);
+/// How often the tree is searched for new processes: no event reports the fork of a process that is not our child. A process
+/// whose parent has exited before a search is not found.
+const SEARCH_INTERVAL: Duration = Duration::from_millis(50);
 
-/// A search of a large tree takes long. The next one waits for this many times as long.
-const REST: u32 = 4;
+/// A search of a large tree takes long: the next one waits for this many times as long.
+const REST_FACTOR: u32 = 4;
 
 /// How a process is killed.
 #[derive(Clone, Copy, Debug)]
@@ -61,7 +60,6 @@ pub struct KillAnswer {
     /// Its name.
     pub name: String,
     /// The first signal.
-    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub signal: Signal,
     /// Why KILL was sent; absent where no process needed it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -109,28 +107,22 @@ pub enum KillVerdict {
 
 /// Whether the policy allows this signal to `pid`. Nothing is sent.
 pub fn check(guard: &Guard, pid: &str, kill: &Kill) -> Result<Decision> {
-    let number = match read_pid(pid) {
-        Ok(number) => number,
-        Err(decision) => return Ok(*decision),
-    };
-    let verb = decide_verb(guard.policy(), Verb::Kill);
-    if !verb.allowed {
-        return Ok(verb);
+    match read_target(guard, pid) {
+        Ok(number) => Ok(pin_and_decide(guard, number, kill)?.1),
+        Err(refusal) => Ok(*refusal),
     }
-    Ok(pin_and_decide(guard, number, kill)?.1)
+}
+
+/// The PID, if the policy allows `kill` at all. This comes before the process is looked at: a caller that may not kill does not
+/// learn which processes exist.
+fn read_target(guard: &Guard, pid: &str) -> std::result::Result<u32, Box<Decision>> {
+    let number = read_pid(pid)?;
+    decide_verb(guard.policy(), Verb::Kill).ok().map(|_| number)
 }
 
 /// Signals `pid`, and returns when it is proven gone or `kill.verify` is over.
 pub fn kill(guard: &Guard, pid: &str, kill: &Kill) -> Result<KillAnswer> {
-    let number = match read_pid(pid) {
-        Ok(number) => number,
-        Err(decision) => return Err(guard.refuse(Verb::Kill, pid, *decision)),
-    };
-    // Before the process is looked at: a caller that may not kill does not learn which processes exist.
-    let verb = decide_verb(guard.policy(), Verb::Kill);
-    if !verb.allowed {
-        return Err(guard.refuse(Verb::Kill, pid, verb));
-    }
+    let number = read_target(guard, pid).map_err(|refusal| guard.refuse(Verb::Kill, pid, *refusal))?;
     let (mut set, decision) =
         pin_and_decide(guard, number, kill).map_err(|error| guard.failed(Verb::Kill, pid, error))?;
     let permit = guard.decided(Verb::Kill, pid, decision)?;
@@ -217,7 +209,8 @@ fn stop(set: &mut PinnedSet<'_>, kill: &Kill) -> (KillVerdict, Option<KillReason
         (Some(Verdict::Gone), Some(why)) => KillVerdict::Unproven { why: why.to_owned() },
         _ => KillVerdict::Survivors { count: stop.set.alive() },
     };
-    // The request and a kill right behind it may both be under way: the first one counts, where the kernel says so.
+    // The request and a kill soon after it may both be pending. If the kernel reports that the request ended the process, the kill
+    // does not count.
     let killed = stop.killed && (kill.signal == Signal::KILL || !stop.set.died_of(kill.signal));
     (verdict, stop.engine.life.kill_reason().filter(|_| killed))
 }
@@ -231,8 +224,13 @@ struct KillStop<'s, 'g> {
 
 impl Tree for KillStop<'_, '_> {
     fn pace(&self) -> Pace {
-        let again = LOOK.max(self.set.search_took() * REST);
-        Pace { again, look: self.set.is_tree().then_some(again), rest_factor: REST, longest_rest: LOOK }
+        let again = SEARCH_INTERVAL.max(self.set.search_took() * REST_FACTOR);
+        Pace {
+            again,
+            look: self.set.is_tree().then_some(again),
+            rest_factor: REST_FACTOR,
+            longest_rest: SEARCH_INTERVAL,
+        }
     }
 
     fn engine(&mut self) -> &mut StopEngine {

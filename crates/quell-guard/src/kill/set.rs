@@ -4,21 +4,19 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use crate::{Decision, ProcessFacts, decide_kill};
 use quell_core::{ProcId, RootOutcome, Signal};
 use quell_store::Home;
 use quell_sys::{PidFd, Polled, Sent, Sources};
 use serde::Serialize;
 
 use super::facts;
-use crate::Guard;
-use crate::{Error, Result};
+use crate::{Decision, Error, Guard, ProcessFacts, Result, decide_kill};
 
 /// More processes than any tree that is killed by hand.
 const LARGEST: usize = 20_000;
 
 /// Descriptors that are not used as pins: files of /proc, the log.
-const FOR_OURSELVES: usize = 16;
+const RESERVED_FILES: usize = 16;
 
 /// A process that was to be signalled.
 #[derive(Clone, Debug, Serialize)]
@@ -126,7 +124,7 @@ impl<'g> PinnedSet<'g> {
 
     fn add_descendants(&mut self) -> std::result::Result<(), String> {
         let allowed = usize::try_from(quell_sys::open_files_allowed()).unwrap_or(usize::MAX);
-        let room = allowed.saturating_sub(FOR_OURSELVES).min(LARGEST);
+        let room = allowed.saturating_sub(RESERVED_FILES).min(LARGEST);
         let unreadable = |pid: u32| move |error| format!("can't look at process {pid}: {error}");
         let mut at = 0;
         while at < self.all.len() {
@@ -228,7 +226,7 @@ impl<'g> PinnedSet<'g> {
         for process in self.all.iter().filter(|process| process.is_signallable()) {
             sources.add((), Polled::Read(process.pidfd.as_fd()));
         }
-        // Without one, the last has exited since it was counted.
+        // Without a source, the last process has exited since it was counted.
         if !sources.is_empty() {
             let _ = sources.wait(until);
         }

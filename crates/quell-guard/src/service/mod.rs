@@ -7,15 +7,14 @@ mod unit;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use crate::{Decision, ServiceName, ServiceVerb, decide_service, decide_unit, decide_verb, read_service};
 use quell_sys::{PidFd, Polled};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::Guard;
-use crate::{Error, Result};
-use systemctl::{Said, Systemctl};
-use unit::{Unit, one_line};
+use crate::{Decision, Error, Guard, Result, ServiceName, ServiceVerb};
+use crate::{decide_service, decide_unit, decide_verb, read_service};
+use systemctl::{Systemctl, SystemctlOutput};
+use unit::{INVOCATION, Unit, one_line};
 
 /// A service counts as started when it has run this long: for systemd a simple service is active when it is forked, even if
 /// its program does not exist.
@@ -85,7 +84,7 @@ pub struct ServiceAnswer {
     pub decision: Decision,
 }
 
-/// Does it, if the guard allows it. For a refused name systemctl is not run.
+/// Carries out the verb if the guard allows it. For a refused name systemctl is not run.
 pub fn act(guard: &Guard, verb: ServiceVerb, name: &str, options: &ServiceOptions) -> Result<ServiceAnswer> {
     let asked = read_service(name).map_err(|refusal| guard.refuse(verb.verb(), name, *refusal))?;
     let by_name = guard.decided(verb.verb(), name, decide_service(&guard.policy().service, &asked, verb))?;
@@ -102,13 +101,15 @@ pub fn act(guard: &Guard, verb: ServiceVerb, name: &str, options: &ServiceOption
         return Err(Error::NoSuchService(asked.unit()));
     }
     // By the unit's own name, which was decided about: an alias may change meanwhile.
-    let said = systemctl.run(words(verb), &[before.id()], options.timeout)?;
-    let after = settled(&systemctl, verb, &said, before.id()).inspect_err(|error| {
+    let words: &[&str] =
+        if verb == ServiceVerb::Status { &["status", "--lines=10"] } else { &[verb.as_str()] };
+    let output = systemctl.run(words, &[before.id()], options.timeout)?;
+    let after = settled(&systemctl, verb, &output, before.id()).inspect_err(|error| {
         // It was done, but the result is not known.
-        let result = json!({ "returncode": said.code, "error": error.to_string() });
+        let result = json!({ "returncode": output.code, "error": error.to_string() });
         let _ = permit.record(before.id(), &result, None);
     })?;
-    let mut answer = answer(verb, &asked, &before, &after, said, permit.decision().clone());
+    let mut answer = answer(verb, &asked, &before, &after, output, permit.decision().clone());
     if verb == ServiceVerb::Status {
         return Ok(answer);
     }
@@ -118,7 +119,7 @@ pub fn act(guard: &Guard, verb: ServiceVerb, name: &str, options: &ServiceOption
         "left": answer.left,
     });
     if let Err(error) = permit.record(before.id(), &result, None) {
-        // It is done, also if the log can't be written.
+        // The service has changed, also if the log can't be written.
         let trouble = format!("it is not in the audit log: {error}");
         answer.note = Some(answer.note.map_or(trouble.clone(), |note| format!("{note}; {trouble}")));
     }
@@ -126,7 +127,7 @@ pub fn act(guard: &Guard, verb: ServiceVerb, name: &str, options: &ServiceOption
         let words = one_line(&answer.stderr);
         return Err(Error::NotPermitted(format!(
             "systemd does not allow you to {} {asked}: {words}",
-            verb.word()
+            verb.as_str()
         )));
     }
     Ok(answer)
@@ -150,19 +151,10 @@ pub fn check(guard: &Guard, verb: ServiceVerb, name: &str, options: &ServiceOpti
     if decision.allowed && unit.is_unknown() { Err(Error::NoSuchService(asked.unit())) } else { Ok(decision) }
 }
 
-fn words(verb: ServiceVerb) -> &'static [&'static str] {
-    match verb {
-        ServiceVerb::Start => &["start"],
-        ServiceVerb::Stop => &["stop"],
-        ServiceVerb::Restart => &["restart"],
-        ServiceVerb::Status => &["status", "--lines=10"],
-    }
-}
-
 /// The state afterwards. A service that was started has had the time to fail.
-fn settled(systemctl: &Systemctl, verb: ServiceVerb, said: &Said, unit: &str) -> Result<Unit> {
+fn settled(systemctl: &Systemctl, verb: ServiceVerb, output: &SystemctlOutput, unit: &str) -> Result<Unit> {
     let after = Unit::look(systemctl, unit)?;
-    let started = matches!(verb, ServiceVerb::Start | ServiceVerb::Restart) && said.code == Some(0);
+    let started = matches!(verb, ServiceVerb::Start | ServiceVerb::Restart) && output.code == Some(0);
     let Some(pid) = after.main_pid().filter(|_| started && after.is_active()) else { return Ok(after) };
     // If another process has this PID by now, only the time is wasted.
     if let Ok(process) = PidFd::open(pid) {
@@ -183,12 +175,12 @@ fn answer(
     asked: &ServiceName,
     before: &Unit,
     after: &Unit,
-    said: Said,
+    output: SystemctlOutput,
     decision: Decision,
 ) -> ServiceAnswer {
-    let done = said.code == Some(0);
+    let done = output.code == Some(0);
     // Each start of a unit has a new invocation id: without one, it was not restarted.
-    let restarted = after.invocation().is_empty() || after.invocation() != before.invocation();
+    let restarted = after.get(INVOCATION).is_empty() || after.get(INVOCATION) != before.get(INVOCATION);
     let success = match verb {
         ServiceVerb::Start => done && after.is_active(),
         ServiceVerb::Restart => done && after.is_active() && restarted,
@@ -202,19 +194,19 @@ fn answer(
         command: verb,
         active: after.is_active(),
         success,
-        returncode: said.code,
-        stdout: said.stdout.text(),
-        stderr: said.stderr.text(),
-        stdout_cut: said.stdout.cut,
-        stderr_cut: said.stderr.cut,
-        timed_out: said.timed_out,
+        returncode: output.code,
+        stdout: output.stdout.text(),
+        stderr: output.stderr.text(),
+        stdout_cut: output.stdout.cut,
+        stderr_cut: output.stderr.cut,
+        timed_out: output.timed_out,
         was: before.state().to_owned(),
         state: after.state().to_owned(),
-        sub_state: after.sub_state().to_owned(),
+        sub_state: after.get("SubState").to_owned(),
         result: after.result().to_owned(),
         main_pid: after.main_pid(),
         left,
-        note: note(verb, before, after, &said, success, left),
+        note: note(verb, before, after, &output, success, left),
         decision,
     }
 }
@@ -224,45 +216,36 @@ fn note(
     verb: ServiceVerb,
     before: &Unit,
     after: &Unit,
-    said: &Said,
+    output: &SystemctlOutput,
     success: bool,
     left: Option<usize>,
 ) -> Option<String> {
     let starts = matches!(verb, ServiceVerb::Start | ServiceVerb::Restart);
     let ended_well = after.state() == "inactive" && after.result() == "success";
-    if said.timed_out {
-        return Some("the time was up before systemd was done; systemd goes on".into());
-    }
-    if starts && said.code == Some(0) && after.is_oneshot() && ended_well {
-        return Some(
-            "it is a oneshot service that has finished without an error, so it is not active now".into(),
-        );
-    }
-    if starts && !success && ended_well && said.code == Some(0) {
-        return Some("its process was started and has exited without an error".into());
-    }
-    if starts && !success && after.sub_state() == "auto-restart" {
-        return Some("it exited at once, and systemd will start it again".into());
-    }
-    if !success && verb != ServiceVerb::Status && !matches!(after.result(), "" | "success") {
-        let (how, status) = (after.result(), after.exit_status());
-        return Some(format!("it failed: {how}, status {status}"));
-    }
-    if verb == ServiceVerb::Start && success && before.is_active() {
-        return Some("it was active already".into());
-    }
-    if let Some(count) = left.filter(|count| *count > 0 && success) {
-        let processes =
+    let note = if output.timed_out {
+        "the time was up before systemd was done; systemd goes on".into()
+    } else if starts && output.code == Some(0) && after.get("Type") == "oneshot" && ended_well {
+        "it is a oneshot service that has finished without an error, so it is not active now".into()
+    } else if starts && !success && ended_well && output.code == Some(0) {
+        "its process was started and has exited without an error".into()
+    } else if starts && !success && after.get("SubState") == "auto-restart" {
+        "it exited at once, and systemd will start it again".into()
+    } else if !success && verb != ServiceVerb::Status && !matches!(after.result(), "" | "success") {
+        format!("it failed: {}, status {}", after.result(), after.get("ExecMainStatus"))
+    } else if verb == ServiceVerb::Start && success && before.is_active() {
+        "it was active already".into()
+    } else if let Some(count) = left.filter(|count| *count > 0 && success) {
+        let are =
             if count == 1 { "1 process of it is".into() } else { format!("{count} processes of it are") };
-        return Some(format!("{processes} left, which systemd does not stop (KillMode= of the unit)"));
-    }
-    if verb == ServiceVerb::Stop && success && before.is_stopped() {
-        return Some("it was not active before".into());
-    }
-    if verb == ServiceVerb::Stop && success && after.state() == "failed" {
-        return Some(format!("it is stopped, but failed: {}", after.result()));
-    }
-    None
+        format!("{are} left, which systemd does not stop (KillMode= of the unit)")
+    } else if verb == ServiceVerb::Stop && success && before.is_stopped() {
+        "it was not active before".into()
+    } else if verb == ServiceVerb::Stop && success && after.state() == "failed" {
+        format!("it is stopped, but failed: {}", after.result())
+    } else {
+        return None;
+    };
+    Some(note)
 }
 
 /// By systemctl's text, as its exit codes differ between versions.

@@ -39,23 +39,24 @@ pub(super) struct Systemctl {
 }
 
 /// The output and the exit code.
-pub(super) struct Said {
+#[derive(Default)]
+pub(super) struct SystemctlOutput {
     /// None if the time was up first, or a signal killed it.
     pub code: Option<i32>,
     pub timed_out: bool,
-    pub stdout: Kept,
-    pub stderr: Kept,
+    pub stdout: Captured,
+    pub stderr: Captured,
 }
 
-/// The beginning of a stream.
+/// The first bytes of a stream.
 #[derive(Default)]
-pub(super) struct Kept {
+pub(super) struct Captured {
     bytes: Vec<u8>,
     /// How many more bytes there were.
     pub cut: u64,
 }
 
-impl Kept {
+impl Captured {
     pub(super) fn text(&self) -> String {
         String::from_utf8_lossy(&self.bytes).into_owned()
     }
@@ -75,20 +76,20 @@ impl Systemctl {
     }
 
     /// Runs it until it exits or the time is up. Then it is killed, but systemd goes on.
-    pub(super) fn run(&self, words: &[&str], units: &[&str], patience: Duration) -> Result<Said> {
+    pub(super) fn run(&self, words: &[&str], units: &[&str], patience: Duration) -> Result<SystemctlOutput> {
         // A time that is too long for the clock becomes a year.
         let now = Instant::now();
         let deadline = now.checked_add(patience).unwrap_or(now + Duration::from_secs(365 * 24 * 3600));
         let failed = |error: io::Error| Error::Systemctl(format!("{}: {error}", self.program.display()));
         let mut child = self.command(words, units).spawn().map_err(failed)?;
-        let listened = listen(&mut child, deadline);
-        if !matches!(listened, Ok(Listened { ended: true, .. })) {
+        let output = listen(&mut child, deadline);
+        if !matches!(output, Ok(SystemctlOutput { timed_out: false, .. })) {
             // Our own child, not reaped yet: it still has this PID.
             let _ = child.kill();
         }
         let status = child.wait().map_err(failed)?;
-        let Listened { ended, stdout, stderr } = listened.map_err(failed)?;
-        Ok(Said { code: status.code().filter(|_| ended), timed_out: !ended, stdout, stderr })
+        let output = output.map_err(failed)?;
+        Ok(SystemctlOutput { code: status.code().filter(|_| !output.timed_out), ..output })
     }
 
     fn command(&self, words: &[&str], units: &[&str]) -> Command {
@@ -110,17 +111,11 @@ impl Systemctl {
     }
 }
 
-struct Listened {
-    ended: bool,
-    stdout: Kept,
-    stderr: Kept,
-}
-
-/// Reads the output until the child exits. Another process that still has its pipes open is not waited for.
-fn listen(child: &mut Child, deadline: Instant) -> io::Result<Listened> {
+/// Reads the output until the child exits. The exit code is not known yet. Another process that still has its pipes open is not waited for.
+fn listen(child: &mut Child, deadline: Instant) -> io::Result<SystemctlOutput> {
     let process = PidFd::open(child.id())?;
     let (mut out, mut err) = (child.stdout.take(), child.stderr.take());
-    let mut listened = Listened { ended: false, stdout: Kept::default(), stderr: Kept::default() };
+    let mut output = SystemctlOutput::default();
     for fd in [out.as_ref().map(AsFd::as_fd), err.as_ref().map(AsFd::as_fd)].into_iter().flatten() {
         quell_sys::set_nonblocking(fd)?;
     }
@@ -134,18 +129,18 @@ fn listen(child: &mut Child, deadline: Instant) -> io::Result<Listened> {
             .collect();
         quell_sys::poll_until(&fds, Some(deadline))?;
         // Checked before the pipes are read: then they have all of the output.
-        listened.ended = !process.is_alive();
+        output.timed_out = process.is_alive();
         let over = Instant::now() >= deadline;
-        drain(&mut out, &mut listened.stdout)?;
-        drain(&mut err, &mut listened.stderr)?;
-        if listened.ended || over {
-            return Ok(listened);
+        drain(&mut out, &mut output.stdout)?;
+        drain(&mut err, &mut output.stderr)?;
+        if !output.timed_out || over {
+            return Ok(output);
         }
     }
 }
 
 /// Reads what is there. At its end the pipe is dropped.
-fn drain(pipe: &mut Option<impl Read>, kept: &mut Kept) -> io::Result<()> {
+fn drain(pipe: &mut Option<impl Read>, kept: &mut Captured) -> io::Result<()> {
     let mut chunk = [0; 8192];
     // As much as a pipe holds: endless output must not keep us from checking the time.
     for _ in 0..16 {

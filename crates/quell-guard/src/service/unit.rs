@@ -3,15 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::{ServiceName, ServiceVerb, UnitFacts};
-
 use quell_sys::PidFd;
 
 use super::systemctl::Systemctl;
-use crate::{Error, Result};
+use crate::{Error, Result, ServiceName, ServiceVerb, UnitFacts};
 
 /// How long `systemctl show` may take. The caller's time limit is for the command itself.
 const LOOK: Duration = Duration::from_secs(10);
+
+/// The property that differs after each start of a unit.
+pub(super) const INVOCATION: &str = "InvocationID";
 
 /// The properties of the unit.
 const PROPERTIES: &str = "--property=Id,Names,LoadState,ActiveState,SubState,Result,MainPID,InvocationID,Type,\
@@ -48,25 +49,25 @@ impl Unit {
     /// Asks systemd about several units. The answer has the same order.
     fn show(systemctl: &Systemctl, properties: &str, names: &[&str]) -> Result<Vec<Self>> {
         let shown = names.join(" ");
-        let said = systemctl.run(&["show", properties], names, LOOK)?;
-        if said.timed_out {
+        let output = systemctl.run(&["show", properties], names, LOOK)?;
+        if output.timed_out {
             return Err(Error::TimedOut(format!("systemd did not answer within {LOOK:?} about {shown}")));
         }
-        let words = said.stderr.text().trim().to_owned();
-        let units = Self::parse_all(&said.stdout.text());
+        let words = output.stderr.text().trim().to_owned();
+        let units = Self::parse_all(&output.stdout.text());
         // systemctl's words if it can't reach a manager. In a chroot it exits with 0.
         let unreachable = ["not been booted with systemd", "Failed to connect to", "Running in chroot"];
         if unreachable.iter().any(|unreachable| words.contains(unreachable)) {
             return Err(Error::NoSystemd { message: one_line(&words), user: systemctl.user });
         }
-        if said.stdout.cut > 0 {
+        if output.stdout.cut > 0 {
             // A protected unit may be in the part that is missing.
             let message = format!("the answer of systemd about {shown} is too long");
             return Err(Error::Systemctl(message));
         }
         let is_whole = |unit: &Self| !unit.id().is_empty() && !unit.state().is_empty();
-        if said.code != Some(0) || units.len() != names.len() || !units.iter().all(is_whole) {
-            let how = said.code.map_or_else(|| "a signal".to_owned(), |code| code.to_string());
+        if output.code != Some(0) || units.len() != names.len() || !units.iter().all(is_whole) {
+            let how = output.code.map_or_else(|| "a signal".to_owned(), |code| code.to_string());
             let why = if words.is_empty() { "it gave no reason".into() } else { one_line(&words) };
             return Err(Error::Systemctl(format!("`systemctl show {shown}` ended with {how}: {why}")));
         }
@@ -83,7 +84,7 @@ impl Unit {
         Self(pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect())
     }
 
-    fn get(&self, key: &str) -> &str {
+    pub(super) fn get(&self, key: &str) -> &str {
         self.0.get(key).map_or("", String::as_str)
     }
 
@@ -99,28 +100,12 @@ impl Unit {
         self.get("ActiveState")
     }
 
-    pub(super) fn sub_state(&self) -> &str {
-        self.get("SubState")
-    }
-
     pub(super) fn result(&self) -> &str {
         self.get("Result")
     }
 
-    pub(super) fn invocation(&self) -> &str {
-        self.get("InvocationID")
-    }
-
-    pub(super) fn exit_status(&self) -> &str {
-        self.get("ExecMainStatus")
-    }
-
     pub(super) fn main_pid(&self) -> Option<u32> {
         self.get("MainPID").parse().ok().filter(|pid| *pid != 0)
-    }
-
-    pub(super) fn is_oneshot(&self) -> bool {
-        self.get("Type") == "oneshot"
     }
 
     /// Also while it is reloading, like `systemctl is-active`.
@@ -175,8 +160,8 @@ impl Unit {
     }
 
     /// The running units that are stopped because one of `first` is, directly or not. systemd passes a stop on through units
-    /// that don't run, but those don't count: every service conflicts with shutdown.target, which the units need that stop the
-    /// host, so nothing could be started.
+    /// that don't run, but those don't count. Otherwise nothing could be started: every service conflicts with shutdown.target, which
+    /// the units that stop the host require.
     fn further(&self, first: &[String], show: impl Fn(&[&str]) -> Result<Vec<Self>>) -> Result<Vec<String>> {
         let mut seen: BTreeSet<String> = first.iter().cloned().chain([self.id().to_owned()]).collect();
         let mut edge = first.to_vec();
@@ -229,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_stopped_besides_depends_on_what_is_done() {
+    fn the_units_that_are_stopped_too_depend_on_the_verb() {
         let unit = Unit::parse(
             "Id=web.service\nNames=web.service www.service\nRequiredBy=a.service b.target\nBoundBy=\nConflicts=c.service\nMainPID=0\nnonsense\n",
         );

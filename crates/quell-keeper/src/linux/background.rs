@@ -35,7 +35,7 @@ use crate::{StartError, StartMessage, StartReply};
 
 const STANDBY_NAME: &str = "quell-standby";
 
-/// With fewer descriptors a keeper can't serve its clients, and ask and count a tree one process at a time.
+/// With fewer descriptors a keeper can't serve its clients and stop a tree at the same time.
 const DESCRIPTORS: u64 = 48;
 
 /// The exit code of a request that the guard refuses.
@@ -92,9 +92,9 @@ fn become_standby(admitted: Result<(StartMessage, OwnedFd), StartReply>, starter
     };
     let nested = request.as_background().is_some_and(|background| background.nested);
     let fork = || if nested { quell_sys::fork().map(|forked| (forked, None)) } else { KeeperCgroup::fork() };
-    // The caller may live long and may not collect its children, so this process exits soon.
-    // Until the standby has its lock, it looks like an orphan of another job (see `doubt.rs`). So this process adopts it, and
-    // waits for that.
+    // The caller may live long and may not reap its children, so this process exits soon. But until the standby has its lock,
+    // it looks like an orphan of another job (`possible_members.rs` of quell-contain). So this process adopts it, and waits for
+    // the lock.
     let forked =
         quell_sys::set_subreaper().and_then(|()| quell_sys::pipe()).and_then(|pipe| Ok((pipe, fork()?)));
     let (recording, keeper_cgroup) = match forked {
@@ -123,7 +123,7 @@ fn become_standby(admitted: Result<(StartMessage, OwnedFd), StartReply>, starter
     }
 }
 
-/// Answers the caller. If it is gone, it needs no answer.
+/// Answers the caller. If it is gone, no answer is needed.
 pub fn reply(starter: &mut UnixStream, reply: &StartReply) {
     if let Ok(mut bytes) = serde_json::to_vec(reply) {
         bytes.push(b'\n');
@@ -292,7 +292,7 @@ fn prepare_keeper(
     Ok((signals, Host { control, output: Some(output), backoff, ..Host::default() }))
 }
 
-/// The next run, and why it can't begin, if it can't.
+/// The next run. If it can't begin, the second value says why.
 fn new_run(
     job: &SupervisedJob,
     number: u32,
@@ -301,13 +301,13 @@ fn new_run(
 ) -> (Run, Option<StartError>) {
     let (containment, failure) = match job.acquire(base) {
         Ok(containment) => (containment, None),
-        Err(failure) => (Containment::nothing(job.spec.id, &job.spec.marker), Some(failure)),
+        Err(failure) => (Containment::empty(job.spec.id, &job.spec.marker), Some(failure)),
     };
     fault_point(FaultPoint::PlaceAcquired);
     (Run::new(number, Lifecycle::new(job.rules), containment, evidence), failure)
 }
 
-/// The standard streams of the next run. The program's input is open as long as the second part lives.
+/// The standard streams of the next run. The program's input stays open as long as the second value.
 fn open_stdio(
     supervisor: &mut Supervisor,
     rules: &Background,

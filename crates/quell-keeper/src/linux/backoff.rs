@@ -34,7 +34,7 @@ impl Backoff {
         Self { rules, restarts: 0, delay: rules.delay, ending: None }
     }
 
-    /// What follows a run that has ended like this and has lasted for so long.
+    /// What follows a run that has ended with this receipt after this time.
     pub fn next(&mut self, receipt: &Receipt, lasted: Duration) -> Next {
         let rules = self.rules;
         let by_itself = match receipt.cause {
@@ -53,7 +53,7 @@ impl Backoff {
         if lasted > rules.max_delay {
             (self.delay, self.restarts) = (rules.delay, 0);
         }
-        // The run may have ended by itself just when the end of the job was asked for.
+        // The run may have ended by itself just when a stop of the job was requested.
         if !wanted || !by_itself || self.ending.is_some() || receipt.verdict != Verdict::Gone {
             return Next::Nothing;
         }
@@ -75,10 +75,10 @@ impl Supervisor {
             return false;
         };
         // The pins and the cgroup of the ended run are not needed any more.
-        self.run.containment = Containment::nothing(self.job.spec.id, &self.job.spec.marker);
+        self.run.containment = Containment::empty(self.job.spec.id, &self.job.spec.marker);
         self.timers.arm(KeeperTimer::NextRun, delay);
         loop {
-            // It can have been asked for when the run had just ended.
+            // The stop may have been requested when the run had just ended.
             if let Some((cause, actor)) = self.host.backoff.ending.clone() {
                 self.end_between_runs(last.receipt, cause, actor);
                 return false;
@@ -191,7 +191,7 @@ mod tests {
         life.step(LifecycleEvent::StartFailed("it is a test".into()));
         let receipt = sample::receipt(&job, &life);
         let signals = SignalFd::new(&[Signal::CHLD]).unwrap();
-        let containment = Containment::nothing(job.spec.id, &job.spec.marker);
+        let containment = Containment::empty(job.spec.id, &job.spec.marker);
         let mut run = Run::new(1, life, containment, Evidence::new());
         run.restart_after = Some(delay);
         let state = RecordedState::after(&receipt, None, None).before_next_run();
@@ -226,7 +226,7 @@ mod tests {
         let mut answers = String::new();
         client.read_to_string(&mut answers).unwrap();
         let answers: Vec<&str> = answers.lines().collect();
-        assert!(answers[0].contains("wrong_state") && answers[1..] == ["\"heard\""], "{answers:?}");
+        assert!(answers[0].contains("wrong_state") && answers[1..] == ["\"accepted\""], "{answers:?}");
         let events: Vec<_> = store.events().unwrap().into_iter().map(|event| event.what).collect();
         assert!(
             matches!(&events[..], [EventKind::StopAsked { cause: Cause::User, .. }, EventKind::Ended { .. }]),

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use quell_contain::describe_verdict;
 use quell_core::{
     EventKind, JobEvent, ProcId, Receipt, RecordedState, RootOutcome, StateRecord, StepKind, Verdict,
 };
@@ -13,7 +14,7 @@ use super::channel::{KeeperEvent, RunResult};
 use super::engine::Supervisor;
 
 /// How long the search for marked processes waits for those that it has killed.
-pub const AUDIT_PATIENCE: Duration = Duration::from_secs(2);
+pub const MARKER_SEARCH_PATIENCE: Duration = Duration::from_secs(2);
 /// Why a job is not proven dead whose readiness check may go on.
 const CHECK_NOT_GONE: &str = "the command that checks its readiness may still be running";
 /// How long the end of a job waits for room on a full disk. No process of the job is left by then.
@@ -60,19 +61,18 @@ impl Supervisor {
         self.run.result = Some(RunResult { receipt, leaked, failed, unwritten });
     }
 
-    /// Searches for members outside the tree, and collects the root. The verdict of the lifecycle can become weaker here, never
-    /// stronger.
+    /// Searches for members outside the tree, and reaps the root. The lifecycle's verdict can only become weaker here.
     fn prove(&mut self) -> (Verdict, Vec<ProcId>) {
         let run = &mut self.run;
         let verdict = run.engine.life.verdict().cloned().unwrap_or(Verdict::Gone);
-        let mut survivors = if verdict == Verdict::Gone { vec![] } else { run.containment.look() };
+        let mut survivors = if verdict == Verdict::Gone { vec![] } else { run.containment.note_living() };
         survivors.extend(run.containment.ambiguous_children());
         let mut unlisted = None;
         if run.evidence.acted() {
-            let (round, left) = run.containment.audit(AUDIT_PATIENCE);
+            let (round, left) = run.containment.kill_marked_outside(MARKER_SEARCH_PATIENCE);
             let note = format!("{} marked processes outside the tree", round.signals.len());
             run.evidence.step(StepKind::Audit, note, round.signals);
-            fault_point(FaultPoint::Audited);
+            fault_point(FaultPoint::MarkedKilled);
             match left {
                 Ok(left) => {
                     let new: Vec<_> = left.into_iter().filter(|id| !survivors.contains(id)).collect();
@@ -85,7 +85,7 @@ impl Supervisor {
             (Verdict::Gone, Err(why)) => Verdict::Unproven { why },
             (Verdict::Gone, Ok(())) if !survivors.is_empty() => Verdict::Survivors { count: survivors.len() },
             (Verdict::Gone, Ok(())) => {
-                let why = unlisted.or_else(|| run.containment.doubt());
+                let why = unlisted.or_else(|| run.containment.why_unproven());
                 why.map_or(Verdict::Gone, |why| Verdict::Unproven { why })
             }
             (Verdict::Survivors { .. }, _) => Verdict::Survivors { count: survivors.len().max(1) },
@@ -157,17 +157,17 @@ impl Supervisor {
                 (true, None) => SyncWhen::BeforeMark,
                 (true, Some(_)) => SyncWhen::AfterMark,
             },
-            // Only the record tells the end of a background job.
+            // The end of a background job is known only from its record.
             disk_full: if last { DiskFull::UseReserve(DISK_PATIENCE) } else { DiskFull::Fail },
         };
         let (helper, control) = (&mut self.helper, &mut self.host.control);
         let written = end.write(|step| match step {
             EndStep::Logged(event) => helper.notify(event),
-            EndStep::Told => control.close(),
+            EndStep::ClientsReleased => control.close(),
         });
         if let Err(error) = written {
             // A foreground job leaves no record rather than one that says "running". The output and history of a background job
-            // are worth more: its record stays, and the next process that finds it without a keeper mends it.
+            // are worth keeping: its record stays, and the next command that finds it without a keeper completes it.
             if !background {
                 let _ = store.remove();
             }
@@ -179,17 +179,9 @@ impl Supervisor {
     /// Tells the front or standby that the job is over.
     pub(super) fn report_end(&mut self, result: &RunResult) {
         if let Some(front) = &mut self.front {
-            // An error means that the front is gone, and needs no answer.
+            // An error means that the front is gone.
             let _ = front.send(&KeeperEvent::Done(Box::new(result.clone())));
             fault_point(FaultPoint::EndTold);
         }
-    }
-}
-
-fn describe_verdict(verdict: &Verdict) -> String {
-    match verdict {
-        Verdict::Gone => "0 left".into(),
-        Verdict::Survivors { count } => format!("{count} left"),
-        Verdict::Unproven { why } => why.clone(),
     }
 }

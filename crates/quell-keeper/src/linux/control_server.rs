@@ -1,5 +1,5 @@
-//! The clients of a background job: they connect to its control socket, send requests and get answers. What a request does
-//! is decided in `requests.rs`. The server of a foreground job has no socket and no clients.
+//! The clients of a background job: they connect to its control socket, send requests and get answers. `requests.rs` decides
+//! what a request does. The server of a foreground job has no socket and no clients.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -12,12 +12,12 @@ use super::channel::JsonChannel;
 use super::engine::KeeperSource;
 use crate::control_protocol::{Answer, Call};
 
-/// How many clients are served at a time. One more takes the place of the client that has been silent for longest: idle
-/// connections must not keep out a client that wants to stop the job.
+/// How many clients are served at a time. Another one replaces the client that has been silent for longest: idle connections
+/// must not keep out a client that wants to stop the job.
 const CLIENTS: usize = 256;
-/// Clients may use one of so many of the keeper's descriptors. A stop needs the others to find and pin the members.
+/// Clients may use this fraction of the keeper's descriptors. A stop needs the others to pin the members.
 const SHARE: u64 = 8;
-/// The longest message of a client, with what it sends before it is answered. quell's longest is a stop with a reason as long as
+/// The longest message of a client, including unanswered requests before it. quell's longest is a stop with a reason as long as
 /// an argument can be.
 const LONGEST: usize = 1024 * 1024;
 /// How many bytes are buffered for all clients together.
@@ -69,7 +69,7 @@ impl ControlServer {
         Ok(())
     }
 
-    /// Opens the socket again if it was deleted or replaced. If that fails, the client that misses it asks once more.
+    /// Opens the socket again if it was deleted or replaced. If that fails, the client will ask again.
     pub fn restore(&mut self, store: &JobDir) {
         let is_there = self.inode.is_some() && store.socket() == self.inode;
         if self.listener.is_some() && !is_there {
@@ -134,8 +134,8 @@ impl ControlServer {
         let most = *self.most.get_or_insert_with(|| {
             usize::try_from(quell_sys::open_files_allowed() / SHARE).unwrap_or(CLIENTS).clamp(2, CLIENTS)
         });
-        // At most so many at a time: clients that connect without end must not keep the keeper busy, and a new client must be
-        // read before others can take its place.
+        // At most this many at a time: an endless series of connections must not keep the keeper busy, and a new client must be
+        // read before others can replace it.
         for _ in 0..most {
             match self.listener.as_ref().map(UnixListener::accept) {
                 Some(Ok((stream, _))) => self.add_client(stream, most),
@@ -146,7 +146,7 @@ impl ControlServer {
     }
 
     fn add_client(&mut self, stream: UnixStream, most: usize) {
-        // The directory's mode keeps other users out. This is for one that got the socket in another way. Root may do
+        // The directory's mode keeps other users out. This is for a user that got the socket in another way. Root may do
         // everything that this user may.
         let Ok((pid, uid)) = quell_sys::peer(&stream) else { return };
         if uid != quell_sys::uid() && uid != 0 {
@@ -160,7 +160,7 @@ impl ControlServer {
         self.clients.push(Client { key: self.next_key, channel, pid, uid, last_request: 0 });
     }
 
-    /// Drops the oldest client that has sent nothing; if there is none, the one whose last request is the oldest.
+    /// Drops the oldest client that has sent nothing. If there is none, drops the one whose last request is the oldest.
     fn drop_most_silent(&mut self) {
         self.drop_first_by(|client| (client.last_request, client.key));
     }
@@ -224,14 +224,17 @@ mod tests {
         let mut server = ControlServer::default();
         let (mut first, mut second) = (connect(&mut server, 9), connect(&mut server, 9));
         assert!(turn(&mut server).is_empty());
-        second.write_all(b"\"vitals\"\n\"lo").unwrap();
+        second.write_all(b"\"vitals\"\n\"list_").unwrap();
         let requests = turn(&mut server);
         let [ClientRequest { client, pid, uid, call: Call::Vitals }] = requests[..] else {
             panic!("{requests:?}")
         };
         assert_eq!((pid, uid), (std::process::id(), quell_sys::uid()));
-        second.write_all(b"ok\"\n").unwrap();
-        assert!(matches!(turn(&mut server)[..], [ClientRequest { call: Call::Look, .. }]), "in two parts");
+        second.write_all(b"members\"\n").unwrap();
+        assert!(
+            matches!(turn(&mut server)[..], [ClientRequest { call: Call::ListMembers, .. }]),
+            "in two parts"
+        );
         server.answer(client, &Answer::Signaled { sent: 3 });
         server.close();
         let mut answer = String::new();
@@ -245,7 +248,7 @@ mod tests {
         let mut server = ControlServer::default();
         let mut clients: Vec<_> = (0..3).map(|_| connect(&mut server, 3)).collect();
         for index in [0, 2] {
-            clients[index].write_all(b"\"look\"\n").unwrap();
+            clients[index].write_all(b"\"list_members\"\n").unwrap();
             turn(&mut server);
         }
         let _fourth = connect(&mut server, 3);
@@ -260,7 +263,7 @@ mod tests {
     fn clients_that_send_too_much_are_dropped() {
         let mut server = ControlServer::default();
         let mut many = connect(&mut server, 9);
-        many.write_all("\"look\"\n".repeat(AT_ONCE + 1).as_bytes()).unwrap();
+        many.write_all("\"list_members\"\n".repeat(AT_ONCE + 1).as_bytes()).unwrap();
         assert!(turn(&mut server).is_empty() && is_closed(&mut many), "requests at once");
         let mut long = connect(&mut server, 9);
         let mut sent = 0;
@@ -279,7 +282,7 @@ mod tests {
         let (mut deaf, _other) = (connect(&mut server, 99), connect(&mut server, 99));
         let long = Answer::Refused { code: String::new(), why: "x".repeat(BUFFERED / 2) };
         server.answer(1, &long);
-        deaf.write_all(b"\"look\"\n").unwrap();
+        deaf.write_all(b"\"list_members\"\n").unwrap();
         assert!(turn(&mut server).is_empty() && server.is_connected(1));
         (0..2).for_each(|_| server.answer(1, &long));
         assert!(!server.is_connected(1) && server.is_connected(2));

@@ -11,7 +11,7 @@ use quell_core::{
     Actor, AskScope, Cause, EventKind, JobState, Lifecycle, LifecycleEvent, Moment, OnOwnerExit, Phase,
     ProcId, SessionKind, Signal, StateRecord, StepKind, StopMode, StopRequest, Until,
 };
-use quell_store::{KNOCK, Lock, Stream};
+use quell_store::{Lock, RESTORE_FILES_SIGNAL, Stream};
 use quell_sys::fault::{self, FaultPoint, Role, fault_point};
 use quell_sys::{Polled, SignalFd, Sources, Timers};
 
@@ -23,10 +23,10 @@ use super::job::{SupervisedJob, describe, signals};
 use super::keeper_watch::STOP_SIGNALS;
 use crate::StartError;
 
-/// After a walk over all children or members, the next one for another death waits for so many times as long as the walk took:
-/// dying processes need the processors too. A count of zero ends the wait at once.
+/// After a walk over all children or members, an exit starts the next walk only after this many times as long as the walk took:
+/// dying processes need the CPUs too. A count of zero ends the wait at once.
 pub const REST: u32 = 3;
-/// How long a background job runs before memory is freed that is not needed for waiting. Short jobs are not worth it.
+/// How long a background job runs before unneeded memory is freed. For short jobs that is not worth it.
 pub const TRIM_AFTER: Duration = Duration::from_secs(1);
 
 /// What a keeper waits for.
@@ -117,8 +117,8 @@ pub struct Supervisor {
     pub run: Run,
 }
 
-/// What each keeper does first. The front talks to it over its channel. It ignores signals: if an outer job asks its whole tree
-/// to stop, the front gets the same signal and decides.
+/// What each keeper does first. It ignores signals and gets its commands over the front's channel: if an outer job asks its
+/// whole tree to stop, the front gets the same signal and decides.
 pub fn become_keeper() -> std::io::Result<SignalFd> {
     quell_sys::set_name(KEEPER_NAME);
     fault::act_as(Role::Keeper);
@@ -126,7 +126,7 @@ pub fn become_keeper() -> std::io::Result<SignalFd> {
     for signal in signals(&[&STOP_SIGNALS[..], &["USR1", "USR2", "TSTP", "TTIN", "TTOU"]].concat()) {
         quell_sys::ignore(signal);
     }
-    let signals = SignalFd::new(&[Signal::CHLD, KNOCK])?;
+    let signals = SignalFd::new(&[Signal::CHLD, RESTORE_FILES_SIGNAL])?;
     quell_sys::set_subreaper()?;
     Ok(signals)
 }
@@ -171,7 +171,7 @@ impl Supervisor {
 
     /// One turn of the loop.
     pub(super) fn wait_and_handle(&mut self) {
-        // The events of a cgroup matter only for a count, and would wake the loop again and again before one is wanted.
+        // The events of a cgroup matter only for a count. At other times they would wake the loop again and again.
         let counting = self.run.engine.is_counting();
         let tree = self.run.containment.polled();
         let tree = tree.filter(|polled| counting || matches!(polled, Polled::Read(_)));
@@ -238,14 +238,14 @@ impl Supervisor {
         }
     }
 
-    /// Reads the signals that have come. SIGCHLD only wakes the loop; the other one comes from a client that misses files of
-    /// the job.
+    /// Reads pending signals. SIGCHLD only wakes the loop. The other one comes from a client that does not find the job's
+    /// files.
     fn take_signals(&mut self) {
         while let Some(info) = self.signals.next() {
-            if info.signal == KNOCK
+            if info.signal == RESTORE_FILES_SIGNAL
                 && let Some(store) = &self.job.store
             {
-                // If something fails now, the client asks again.
+                // If this fails, the client asks again.
                 let _ = store.restore(&mut self.lock, &self.job.spec, self.recorded.as_ref());
                 self.host.control.restore(store);
             }
@@ -276,14 +276,14 @@ impl Supervisor {
     pub(super) fn notice_root_exit(&mut self) {
         let Some(outcome) = self.run.containment.root_exit() else { return };
         fault_point(FaultPoint::RootExitSeen);
-        // The stub's last message goes first: a failed start is not a death by an external signal.
+        // The stub's last message is read first, so that a failed start does not look like a death by an external signal.
         self.read_exec_status_within(Duration::ZERO);
         if self.phase() == Phase::Ended {
             return;
         }
         self.read_last_output();
         self.report(&KeeperEvent::RootExited(outcome.clone()));
-        // A keeper that was lost since may have reported and recorded it.
+        // An earlier keeper, lost since, may have reported and recorded it.
         if self.run.engine.life.root().is_none() {
             self.run.evidence.step(StepKind::RootExited, describe(&outcome), vec![]);
             self.record_event(EventKind::RootExited { outcome: outcome.clone() });
@@ -320,8 +320,8 @@ impl Supervisor {
 
     fn front_gone(&mut self) {
         tracing::debug!("the front or standby is gone");
-        // A background job goes on without its standby. If its program does not run yet, it is not started: its starter would
-        // not get an answer.
+        // A background job continues without its standby. If its program does not run yet, it is not started, because its
+        // starter would not get an answer.
         let begun = !matches!(self.phase(), Phase::Created | Phase::Starting);
         if self.job.is_background() && begun {
             self.record_event(EventKind::StandbyLost);
@@ -344,7 +344,7 @@ impl Supervisor {
         self.ask_stop_of(cause, actor, mode, None);
     }
 
-    /// Asks for the end of the job. `ask` says which processes are asked first, if not as the job has it.
+    /// Requests the end of the job. `ask` says which processes are asked first, if not as in the job's plan.
     pub(super) fn ask_stop_of(&mut self, cause: Cause, actor: Actor, mode: StopMode, ask: Option<AskScope>) {
         self.await_exec();
         self.host.backoff.ending.get_or_insert((cause, actor.clone()));

@@ -15,15 +15,15 @@ const STEPS: usize = 64;
 /// What has happened so far.
 #[derive(Debug)]
 pub struct Evidence {
-    /// The start of the clock that moments are given by.
+    /// The zero point of the clock that moments are relative to.
     start: Instant,
     started: Moment,
     steps: Vec<Step>,
-    /// The grace that was given in the end, if a second request has shortened it.
+    /// The grace that was given in the end, if a second request shortened it.
     hurried: Option<Duration>,
     /// The members that were alive when the root had exited.
     pub left: Vec<ProcId>,
-    /// What went wrong in quell itself.
+    /// Problems in quell itself.
     pub warnings: Vec<String>,
 }
 
@@ -70,7 +70,7 @@ impl Evidence {
         }
     }
 
-    /// The grace ends `left` from now, sooner than planned.
+    /// The grace ends after `left`, sooner than planned.
     pub fn hurry(&mut self, left: Duration) {
         let asked = self.time_of(StepKind::Ask).unwrap_or(self.now().at);
         let since = Duration::try_from_secs_f64(self.now().at - asked).unwrap_or_default();
@@ -109,21 +109,14 @@ impl Evidence {
         let used =
             self.time_of(StepKind::Ask).map(|ask| self.time_of(StepKind::Kill).unwrap_or(ended.at) - ask);
         let grace = self.hurried.unwrap_or(life.grace());
-        // A kill that was asked for before its end has cut it short for all.
+        // A kill that was requested before the end of the grace has cut it short for all.
         let had = if life.kill_reason() == Some(KillReason::GraceOver) { grace } else { Duration::ZERO };
-        let (members, members_omitted) = containment.close_roll(&survivors, had);
+        let (members, members_omitted) = containment.members_with_fates(&survivors, had);
         let mut usage = quell_sys::rusage_children();
         usage.peak_tree_memory = containment.peak_memory();
         let mut receipt = Receipt {
             schema: SCHEMA.into(),
-            job: JobBrief {
-                id: spec.id,
-                name: spec.request.name.clone(),
-                tags: spec.request.tags.clone(),
-                command: spec.request.words(),
-                cwd: spec.request.cwd.as_ref().map(|cwd| cwd.display().to_string()).unwrap_or_default(),
-                timeout: spec.request.timeout.map(|timeout| timeout.as_secs_f64()),
-            },
+            job: JobBrief::new(spec.id, &spec.request),
             boot_id: spec.boot_id.clone(),
             started: self.started.clone(),
             ended,

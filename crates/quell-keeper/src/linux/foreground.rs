@@ -32,11 +32,11 @@ struct ForegroundSetup {
     keep_ignored: Vec<Signal>,
     /// Children that this process had before: not part of the job.
     preexisting_children: Vec<ProcId>,
-    /// Descriptors that the caller had passed on. They are for the program alone.
+    /// Descriptors that the caller has passed on. Only the program gets them.
     inherited: Vec<i32>,
 }
 
-/// With fewer descriptors a keeper can't ask and count a tree one process at a time.
+/// With fewer descriptors a keeper can't stop a tree.
 const DESCRIPTORS: u64 = 20;
 
 /// Runs a job in the foreground and waits until it is proven gone.
@@ -90,11 +90,11 @@ fn run_with(
     let session = if quell_sys::has_terminal() { SessionKind::Shared } else { SessionKind::Own };
     let mut job = SupervisedJob::new(request, foreground.id, home, session)?;
     job.receipts = receipts;
-    // If the caller ignores the death of its children, ours would vanish unseen.
+    // If the caller ignores SIGCHLD, our children would be reaped by the kernel, unseen.
     quell_sys::restore_default(Signal::CHLD);
     // Before the children of this process are listed, and before it is a subreaper: the helper is not part of the job.
     let helper = start_helper(&job)?;
-    // After the helper: hooks get the caller's own limit, as the program does.
+    // After the helper: hooks get the caller's own limit, like the program.
     quell_sys::raise_open_files();
     let setup = ForegroundSetup {
         helper,
@@ -105,7 +105,7 @@ fn run_with(
     let mut watched = signals(&[&STOP_SIGNALS[..], &FORWARDED[..], &["CHLD"]].concat());
     watched.retain(|signal| !setup.keep_ignored.contains(signal));
     watched.push(Signal::ASK_FRONT);
-    // A file that has reached its size limit should be an error, not the death of this process.
+    // At a file size limit a write should fail, and not kill this process.
     signals(&["XFSZ"]).into_iter().for_each(quell_sys::ignore);
     let (mut watch, setup) = fork_keeper(job, &watched, setup, keep)?;
     // EOF on the caller's pipes must depend on the program alone. quell keeps only what it writes to itself.
@@ -135,13 +135,13 @@ fn start_helper(job: &SupervisedJob) -> Result<HelperLink, StartError> {
     helper::start(&brief).map_err(system("start a helper"))
 }
 
-/// The keeper's main function. It makes everything that has to be removed again, so that a front that is killed leaves nothing
-/// behind.
+/// The keeper's main function. The keeper makes everything that has to be removed again, so that nothing is left behind if the
+/// front is killed.
 fn keep(job: SupervisedJob, setup: ForegroundSetup, mut front: JsonChannel, evidence: Evidence) {
     let (signals, lock, containment) = match prepare_keeper(&job) {
         Ok(prepared) => prepared,
         Err(failure) => {
-            // An error means that the front is gone, and needs no answer.
+            // An error means that the front is gone.
             let _ = front.send(&KeeperEvent::Failed(failure));
             return;
         }
@@ -174,8 +174,8 @@ fn keep(job: SupervisedJob, setup: ForegroundSetup, mut front: JsonChannel, evid
 
 fn prepare_keeper(job: &SupervisedJob) -> Result<(SignalFd, Option<Lock>, Containment), StartError> {
     let signals = become_keeper().map_err(StartError::other)?;
-    // The record comes before the cgroup: if this process is killed, the next sweep finds the cgroup by the record.
-    // It has the masked values for the command that shows or finishes the job.
+    // The record comes before the cgroup: if this process is killed, the next sweep finds the cgroup by the record. The record
+    // includes the masked values, for the command that shows or finishes the job.
     let launch = (!job.request.mask.is_empty()).then(|| masked_variables(job));
     let lock = job.store.as_ref().map(|store| store.create(&job.spec, launch.as_ref())).transpose();
     let lock = lock.map_err(|error| job.unrecorded(error))?;

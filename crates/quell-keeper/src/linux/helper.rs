@@ -1,7 +1,7 @@
-//! The helper of a job: a process that runs hooks (`hooks.rs`) and the readiness checks that may take long. A job has one only
-//! if there is something to do for it. It is not an ancestor of the tree, so nothing that it starts can be taken for a member.
-//! Each of its commands is a `quell run` with a time limit, and leaves nothing behind. If that quell is killed, what it has
-//! started becomes the helper's own, which kills it.
+//! The helper of a job: a process that runs hooks (`hooks.rs`) and readiness checks that can take long. A job has one only if
+//! it is needed. It is not an ancestor of the tree, so nothing that it starts can be taken for a member. Each of its commands
+//! is a `quell run` with a time limit, and leaves nothing behind. If that quell is killed, what it has started becomes the
+//! helper's own, which kills it.
 
 use std::ffi::OsString;
 use std::io::{self, Read};
@@ -30,7 +30,7 @@ const FORCE: Duration = Duration::from_secs(1);
 /// How long the end of a run waits for the proof that its check is gone. More than [`FORCE`], for a busy machine.
 const REST_PATIENCE: Duration = Duration::from_secs(5);
 
-/// From the keeper to its helper.
+/// From the keeper to the helper.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Task {
     /// An event that hooks wait for.
@@ -67,7 +67,7 @@ pub struct HelperBrief<'a> {
     pub ready: &'a ReadyCheck,
 }
 
-/// The connection to a helper. It does nothing if the job has no helper, or its helper is gone.
+/// The connection to a helper. It does nothing if the job has no helper or the helper is gone.
 #[derive(Debug, Default)]
 pub struct HelperLink {
     channel: Option<JsonChannel>,
@@ -126,7 +126,7 @@ impl HelperLink {
 
     pub fn give(&mut self, task: &Task) {
         if let Some(channel) = &mut self.channel {
-            // If the helper is gone, or its channel is full, the task is dropped: the job does not wait.
+            // If the helper is gone or its channel is full, the task is dropped: the job does not wait.
             let _ = channel.try_send(task);
         }
     }
@@ -192,7 +192,7 @@ fn helper_main(brief: &HelperBrief<'_>, channel: JsonChannel) {
     quell_sys::set_name(HELPER_NAME);
     fault::act_as(Role::Helper);
     fault_point(FaultPoint::HelperBegun);
-    // The lock is the keeper's: a slow hook must not make the job look alive. And hooks must not keep the caller's pipes,
+    // Only the keepers hold the lock: a slow hook must not make the job look alive. And hooks must not keep the caller's pipes,
     // terminal and directory busy.
     quell_sys::keep_open_only(channel.as_fd());
     let _ = quell_sys::redirect_to_null(true, true, true);
@@ -224,7 +224,7 @@ pub struct Helper<'a> {
     signals: SignalFd,
     pub running: Vec<(Child, Command)>,
     probing: Vec<Probe>,
-    /// Gets the address of a good answer from the thread that asks over HTTP.
+    /// Receives the address of a good answer from the thread of the HTTP probe.
     http: Option<UnixStream>,
     next_probe: Option<Instant>,
     /// What is answered when nothing of a check is left.
@@ -301,7 +301,7 @@ impl Helper<'_> {
             if matches!(command, Command::Probe) {
                 *command = Command::Abandoned;
                 self.force = Some(Instant::now() + FORCE);
-                // It is our child and not reaped yet, so the PID is its own. It kills what it has started.
+                // It is our unreaped child, so its PID is not reused. It kills what it has started.
                 if let Ok(probe) = PidFd::open(child.id()) {
                     probe.signal_with(
                         Signal::ASK_FRONT,
@@ -391,7 +391,7 @@ impl Helper<'_> {
         {
             self.try_command(text);
         }
-        // No event tells that a server or a command would succeed now.
+        // No event reports that a server or a command would succeed now.
         self.next_probe = (!self.probing.is_empty()).then(|| Instant::now() + ready.interval);
     }
 
@@ -424,16 +424,16 @@ impl Helper<'_> {
 pub fn quell_run(timeout: Duration) -> std::process::Command {
     let mut command = std::process::Command::new("/proc/self/exe");
     command.arg0("quell").args(["run", "--quiet", "--no-record", "--grace", "1s"]);
-    // A shorter time could not be written, and would mean no limit.
+    // A shorter time would be written as 0, which means no limit.
     let timeout = timeout.max(Duration::from_millis(1));
     command.args(["--timeout", &format_duration(timeout), "--"]);
     command.stdout(Stdio::null()).stderr(Stdio::null());
-    // Its path may be relative to another directory than ours.
+    // The path of the executable may be relative to another directory.
     command.env_remove(fault::LOG_VARIABLE);
     command
 }
 
-/// Whether this process was started by a hook, at whatever depth. What a hook runs has no hooks: a hook that calls quell would
+/// Whether a hook started this process, directly or not. What a hook runs has no hooks: otherwise a hook that calls quell would
 /// call itself without end.
 pub fn is_below_a_helper() -> bool {
     let above = |pid: u32| quell_sys::stat(pid).and_then(|stat| quell_sys::stat(stat.ppid)).ok();

@@ -1,5 +1,5 @@
-//! Hooks: what the user wants to be done when something happens to a job. The helper runs them. A hook that fails is an event in
-//! the job's history and does not harm the job.
+//! Hooks: what the user wants to be done when something happens to a job. The helper runs them. A failed hook is an event in
+//! the job's history and does not affect the job.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -15,10 +15,10 @@ use serde::{Deserialize, Serialize};
 
 use super::helper::{self, Command, Helper, HelperBrief, quell_run};
 
-/// So many bytes fit into any pipe without a reader.
+/// This many bytes fit into any pipe without a reader.
 const PIPE_TAKES: usize = 4096;
 
-/// Events of a job that has no keeper any more, for its hooks.
+/// Events of a job that has no keeper, for its hooks.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct HookNotice {
     /// The home that has the job's record.

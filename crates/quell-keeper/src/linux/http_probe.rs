@@ -5,8 +5,8 @@ use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-/// Asks `url` in a thread, which writes the address of a good answer to the socket: the name server and the server may be slow,
-/// and hooks must not wait for them.
+/// Requests `url` in a thread, which writes the address of a good answer to the socket. Name resolution and the server can be
+/// slow, and hooks must not wait for them.
 pub fn ask(url: &str, patience: Duration) -> io::Result<UnixStream> {
     let (ours, mut theirs) = UnixStream::pair()?;
     let url = url.to_owned();
@@ -27,7 +27,7 @@ fn answers(url: &str, patience: Duration) -> Option<SocketAddr> {
     } else {
         format!("{host}:80")
     };
-    // The first address that answers at all counts.
+    // The first address that answers counts.
     let status = |address| Some((address, status_at(&address, host, path, patience).ok()?));
     let (address, status) = address.to_socket_addrs().ok()?.find_map(status)?;
     (200..400).contains(&status).then_some(address)
@@ -42,7 +42,7 @@ fn status_at(address: &SocketAddr, host: &str, path: &str, patience: Duration) -
     let mut head = [0u8; 13];
     let mut got = 0;
     while got < head.len() {
-        // The time limit is for all of it: a server may send one byte at a time.
+        // The time limit is for the whole answer: a server may send one byte at a time.
         let left = deadline.saturating_duration_since(Instant::now());
         stream.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
         match stream.read(&mut head[got..])? {

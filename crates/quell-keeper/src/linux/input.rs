@@ -9,7 +9,7 @@ use quell_sys::{FifoHold, Polled};
 
 use crate::control_protocol::{Answer, SEND_AT_ONCE};
 
-/// A terminal takes this byte for the end of the input.
+/// The byte that a terminal takes as the end of the input.
 const END_OF_TRANSMISSION: u8 = 4;
 /// Bytes after which a terminal holds no part of a line: line ends, and the keys that discard a line (^C, ^U, ^Z, ^\).
 const LINE_OVER: [u8; 7] = [b'\n', b'\r', END_OF_TRANSMISSION, 0x03, 0x15, 0x1a, 0x1c];
@@ -77,7 +77,7 @@ impl ProgramInput {
         let own = data.len();
         self.in_line = data.last().map_or(self.in_line, |last| !LINE_OVER.contains(last));
         if eof && self.terminal {
-            // Inside a line the first one only hands over that part of the line.
+            // Inside a line, the first EOF byte only submits that part of the line.
             data.extend([END_OF_TRANSMISSION].repeat(1 + usize::from(self.in_line)));
             self.in_line = false;
         }
@@ -120,7 +120,7 @@ impl ProgramInput {
             if portion.written == portion.data.len() {
                 let (client, bytes, eof) = (portion.client, portion.own, portion.eof);
                 self.queue.pop_front();
-                done.push((client, Answer::Taken { bytes, whole: true }));
+                done.push((client, Answer::Written { bytes, whole: true }));
                 if eof && !self.terminal {
                     done.extend(self.close("its standard input was closed"));
                 }
@@ -141,7 +141,7 @@ impl ProgramInput {
         self.queue = rest.into();
         let taken = |portion: Portion| {
             let bytes = portion.written.min(portion.own);
-            (portion.client, Answer::Taken { bytes, whole: false })
+            (portion.client, Answer::Written { bytes, whole: false })
         };
         over.into_iter().map(taken).collect()
     }
@@ -151,7 +151,7 @@ impl ProgramInput {
         self.queue.retain(|portion| is_connected(portion.client));
     }
 
-    /// Closes it: the program has ended or does not read, or no more will be written.
+    /// Closes it: the program has ended or does not read, or nothing more will be written.
     pub fn close(&mut self, why: &str) -> Answers {
         (self.end, self.fifo) = (None, None);
         self.queue.drain(..).map(|portion| (portion.client, Answer::refused("stdin_closed", why))).collect()

@@ -75,7 +75,7 @@ impl SupervisedJob {
         self.request.as_background().is_some()
     }
 
-    /// Makes the place for a run of the program; its cgroup, if it has one, is made below `base`.
+    /// Acquires the containment for a run of the program. A cgroup is made below `base`.
     pub fn acquire(&self, base: Option<&Path>) -> Result<Containment, StartError> {
         let (request, spec) = (&self.request, &self.spec);
         let containment =
@@ -83,7 +83,7 @@ impl SupervisedJob {
         Ok(containment?)
     }
 
-    /// The record could not be written. A lack of descriptors is not the record's fault.
+    /// The error if the record could not be written. A lack of descriptors is reported as such.
     pub fn unrecorded(&self, error: io::Error) -> StartError {
         if quell_sys::is_out_of_descriptors(&error) {
             return StartError::other(error);
@@ -92,7 +92,7 @@ impl SupervisedJob {
         StartError::Record { path: home.unwrap_or_default(), error: error.to_string() }
     }
 
-    /// The stub could not execute the program.
+    /// The error if the stub could not execute the program.
     pub fn not_executed(&self, failed: &LaunchError) -> StartError {
         let program = self.request.command.first().map(|word| word.to_string_lossy().into_owned());
         let (program, why) = (program.unwrap_or_default(), failed.error.to_string());
@@ -163,7 +163,7 @@ pub mod sample {
     }
 
     pub fn receipt(job: &SupervisedJob, life: &Lifecycle) -> Receipt {
-        let nothing = Containment::nothing(job.spec.id, &job.spec.marker);
+        let nothing = Containment::empty(job.spec.id, &job.spec.marker);
         Evidence::new().receipt(&job.spec, life, &nothing, Verdict::Gone, Vec::new())
     }
 }

@@ -11,7 +11,7 @@ use quell_sys::fault::{FaultPoint, fault_point};
 use quell_sys::{Forked, PidFd, Polled, SignalFd, Sources, Timers};
 
 use super::channel::{FrontCommand, JsonChannel, KeeperEvent, RunResult};
-use super::conclude::AUDIT_PATIENCE;
+use super::conclude::MARKER_SEARCH_PATIENCE;
 use super::engine::TRIM_AFTER;
 use super::evidence::Evidence;
 use super::job::{SupervisedJob, describe, system};
@@ -21,9 +21,9 @@ use crate::{Finished, StartError};
 /// The signals by which a front is asked to stop its job.
 pub const STOP_SIGNALS: [&str; 4] = ["INT", "TERM", "HUP", "QUIT"];
 
-/// How long a keeper may be silent when it should answer, before it is continued; and then before it is killed.
+/// How long a keeper may be silent when it should answer: first until it is continued, and then again until it is killed.
 const SILENCE: Duration = Duration::from_secs(3);
-/// What the start may take in addition: two conversations with the user's systemd.
+/// The additional time for a start: two exchanges with the user's systemd.
 const BIRTH: Duration = Duration::from_secs(10);
 
 /// What a front or a standby waits for.
@@ -89,7 +89,7 @@ pub struct KeeperWatch {
     pub owner: Option<PidFd>,
 }
 
-/// Forks the keeper, which does `keep` and exits. This process becomes a subreaper and watches it. Both get the `resources`.
+/// Forks the keeper, which runs `keep` and exits. This process becomes a subreaper and watches it. Both get the `resources`.
 pub fn fork_keeper<R>(
     job: SupervisedJob,
     watched: &[Signal],
@@ -156,7 +156,7 @@ impl KeeperWatch {
     }
 
     fn wait_and_handle(&mut self) -> Option<KeeperOutcome> {
-        // The starter waits for the program to run, and no other answer is due.
+        // The starter waits until the program runs, and expects no other answer.
         if self.starter.is_some() && self.timers.due(WatchTimer::Answer).is_none() {
             self.expect_answer();
         }
@@ -186,7 +186,7 @@ impl KeeperWatch {
         if keeper_gone {
             return Some(KeeperOutcome::Lost);
         }
-        // The starter is gone before it got an answer: no process would know of the job.
+        // The starter is gone before it got an answer, so no process would know about the job.
         if ready.has(WatchSource::Starter) && self.starter.take().is_some() {
             self.command(&FrontCommand::stop(Actor::Unknown));
         }
@@ -208,7 +208,7 @@ impl KeeperWatch {
         while let Some(signal) = self.signals.next() {
             self.on_signal(signal);
         }
-        // SIGCHLD tells that a child was stopped as well as that it has exited.
+        // SIGCHLD reports a stopped child as well as an exited one.
         if self.is_keeper_stopped() {
             self.timers.bring_forward(WatchTimer::ResumeKeeper, SILENCE);
         } else {
@@ -217,7 +217,7 @@ impl KeeperWatch {
     }
 
     fn handle_timers(&mut self, now: Instant) {
-        // While the keeper is stopped, no output is read, and no process hears of the end of the job.
+        // While the keeper is stopped, no output is read, and no client learns of the end of the job.
         if self.timers.take_due(WatchTimer::ResumeKeeper, now) && self.is_keeper_stopped() {
             tracing::debug!("the keeper is stopped: sent CONT to pid {}", self.keeper.pid());
             self.keeper.signal(Signal::CONT);
@@ -241,7 +241,7 @@ impl KeeperWatch {
         self.expect_answer();
     }
 
-    /// How long the keeper may be silent. Until the root is born it may have to wait for D-Bus.
+    /// How long the keeper may be silent. Until the stub exists, it may be waiting for D-Bus.
     fn patience(&self) -> Duration {
         if self.report.root.is_some() { SILENCE } else { SILENCE + BIRTH }
     }
@@ -308,9 +308,9 @@ impl KeeperWatch {
                 self.known.stop = Some((grace, ask));
                 self.known.ending = ending;
                 self.known.leaked = leaked;
-                // The kill follows the grace; proof, search and receipt follow the kill. Each of the two is reported.
+                // The kill follows the grace. Proof, marker search and receipt follow the kill. The keeper reports both phases.
                 let verify = self.job.request.stop.verify;
-                let phase = if killing { verify + AUDIT_PATIENCE + READER_PATIENCE } else { grace };
+                let phase = if killing { verify + MARKER_SEARCH_PATIENCE + READER_PATIENCE } else { grace };
                 self.timers.arm(WatchTimer::Phase, phase + SILENCE);
             }
             KeeperEvent::RootStopped => {
@@ -350,7 +350,7 @@ impl KeeperWatch {
 
     /// Reaps the keeper. Returns how it ended, if that is known.
     pub fn collect_keeper(&self) -> Option<RootOutcome> {
-        // It has nothing left to do but exit. If it is stopped on the way, it is killed.
+        // It only has to exit. If it is stopped meanwhile, it is killed.
         let patience = Some(Instant::now() + SILENCE);
         let gone = quell_sys::poll_until(&[Polled::Read(self.keeper.as_fd())], patience);
         if !gone.is_ok_and(|gone| gone[0]) {

@@ -1,4 +1,4 @@
-//! How a run begins: the stub is born and put on record, gets its go, and executes the program.
+//! The start of a run: the stub is made, recorded and released, and executes the program.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -15,12 +15,12 @@ use super::engine::{KeeperTimer, Supervisor, TRIM_AFTER};
 use crate::StartError;
 use crate::StartReply;
 
-/// How long a stop waits for an exec that is under way, so that the program can be asked politely. An exec can hang, on a file
+/// How long a stop waits for an exec that is under way, so that the program can be asked to exit. An exec can hang on a file
 /// system that does not answer.
 const EXEC_PATIENCE: Duration = Duration::from_millis(100);
 
 impl Supervisor {
-    /// Starts the root, puts it on record, and lets it go. On failure nothing has run.
+    /// Starts the stub, records it and releases it. On failure nothing has run.
     pub(super) fn start(&mut self, rules: &ChildRules) {
         self.expect_readiness();
         if let Err(failure) = self.try_start(rules) {
@@ -54,7 +54,7 @@ impl Supervisor {
         fault_point(FaultPoint::BirthTold);
         let warnings = self.run.evidence.warnings.len();
         self.step(LifecycleEvent::Spawned);
-        // Without a record there is no start: if this process died, no other would know of the stub.
+        // Without a record the program is not started: if this process died, no other process would know about it.
         if self.run.evidence.warnings.len() > warnings
             && let Some(warning) = self.run.evidence.warnings.pop()
         {
@@ -63,7 +63,7 @@ impl Supervisor {
         self.note_begun();
         fault_point(FaultPoint::IdentityRecorded);
         self.run.evidence.step(StepKind::Born, String::new(), vec![]);
-        // The keeper leaves the caller's group before the program can signal it. In later runs it has left already.
+        // The keeper leaves the caller's group before the program can signal that group. In later runs it has left already.
         if self.run.number == 1 {
             quell_sys::leave_session().map_err(StartError::other)?;
         }
@@ -75,8 +75,8 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Notes outside the job's directory that its program runs, and which home its cgroup belongs to: the directory may be
-    /// deleted. Without these notes the job is still found by its record.
+    /// Notes in the lock that the program runs, and on the cgroup which home it belongs to, because the job's directory can be
+    /// deleted. If this fails, the job is still found by its record.
     fn note_begun(&self) {
         if let Some(lock) = self.lock.as_ref().filter(|_| self.run.number == 1) {
             let _ = lock.begun();
@@ -90,7 +90,7 @@ impl Supervisor {
     pub(super) fn read_exec_status(&mut self) {
         let Some(birth) = self.run.birth.take() else { return };
         match quell_sys::read_status(&birth.status) {
-            // The death of the stub closes the pipe as an exec does. A stub that was killed before the exec has not run.
+            // The pipe is also closed if the stub dies. A stub that was killed before the exec has not run the program.
             Ok(()) if self.phase() != Phase::Starting && !self.run.containment.has_executed() => {}
             Ok(()) => self.executed(),
             Err(error) => {

@@ -1,4 +1,22 @@
 //! Linux.
+//!
+//! ```text
+//! foreground.rs      run: the front and its keeper          background.rs   keeper_main: from the request to the keeper
+//! keeper_watch.rs    KeeperWatch: what front and standby do while the keeper runs
+//!   standby.rs, stop_signals.rs (what signals mean), takeover.rs (the keeper was killed)
+//! engine.rs          Supervisor: the keeper's loop, over all runs; Run: one run of the program
+//!   launch.rs        the start of a run                     own_tree.rs     the tree, as the stop engine uses it
+//!   record.rs        state, members, history on disk        evidence.rs     what has happened, and the receipt
+//!   conclude.rs      proof and end of a run                 backoff.rs      restarts
+//! host.rs            Host: what the keeper serves in addition to its tree
+//!   control_server.rs, requests.rs, caller.rs (clients), output/, input.rs, readiness.rs, owner.rs
+//! helper.rs          the process for hooks.rs and http_probe.rs
+//! channel.rs         JSON lines between these processes: FrontCommand, KeeperEvent
+//! job.rs, preflight.rs, receipt_sink.rs    what is prepared before the fork
+//! ```
+//!
+//! One run: `launch` → running → (stop request, or the root exits) → `StopEngine` → `conclude` → next run or end. The keeper and its
+//! front or standby watch each other: if one is killed, the other finishes the stop.
 
 mod background;
 mod backoff;

@@ -1,4 +1,4 @@
-//! The keeper's own tree, as the stop engine sees it: what it asks for is done here and becomes evidence, record and history.
+//! The keeper's own tree, as the stop engine uses it: each step is carried out here, and becomes evidence, record and history.
 
 use std::time::{Duration, Instant};
 
@@ -7,8 +7,8 @@ use quell_core::{AskScope, Count, EventKind, RootOutcome, Signal, Step, StepKind
 
 use super::engine::{REST, Supervisor};
 
-/// How often a kill is repeated when no event asks for it: a cgroup kill could miss a fork before Linux 6.14, and no event tells
-/// of that. The exits of dying processes end the wait, not this time.
+/// How often a kill is repeated if no event asks for it: before Linux 6.14 a cgroup kill could miss a fork, and no event
+/// reports that. Usually the exits of dying processes end the wait first.
 const KILL_AGAIN: Duration = Duration::from_millis(50);
 
 impl Tree for Supervisor {
@@ -68,7 +68,7 @@ impl Tree for Supervisor {
 
     fn outlived(&mut self) {
         if self.run.evidence.left.is_empty() {
-            let left = self.run.containment.look();
+            let left = self.run.containment.note_living();
             self.run.evidence.left.clone_from(&left);
             let members = left.len();
             self.note_members(left, None);
@@ -81,7 +81,7 @@ impl Tree for Supervisor {
     fn killing(&mut self) {
         let life = &self.run.engine.life;
         let ran = !matches!(life.root(), Some(RootOutcome::NotStarted { .. }));
-        // A process that takes over may find that no member is left to kill.
+        // A process that takes over may find no member left to kill.
         if self.has_events()
             && ran
             && !self.run.kill_reported

@@ -29,7 +29,8 @@ pub fn open_owner(home: &Path, background: &Background) -> Result<Option<PidFd>,
                 && unseen
                 && matches!(outer.liveness(), Ok(Liveness::Supervised))
             {
-                // This process is in its PID namespace, where its keeper has no PID. Nothing in there outlives it.
+                // This process is in the owner's PID namespace, where the owner's keeper has no PID. No process in there
+                // outlives the owner.
                 return Ok(None);
             }
             (keeper, format!("job {job}"))

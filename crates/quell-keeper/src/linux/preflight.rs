@@ -72,7 +72,7 @@ fn environment(asked: &Environment, id: JobId, marker: &str) -> BTreeMap<OsStrin
     let mut all = asked.variables();
     fault::VARIABLES.iter().for_each(|own| drop(all.remove(OsStr::new(own))));
     all.insert(JOB_VARIABLE.into(), id.to_string().into());
-    // A job in a job has both markers: the search for members of the outer job must find those of the inner one too.
+    // A job in a job has both markers: the marker search of the outer job must find the members of the inner one too.
     let outer = std::env::var(MARK_VARIABLE).ok().filter(|outer| !outer.is_empty() && outer.len() < 4096);
     let chain = outer.map_or_else(|| marker.to_owned(), |outer| format!("{outer}:{marker}"));
     all.insert(MARK_VARIABLE.into(), chain.into());

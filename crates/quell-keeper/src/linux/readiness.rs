@@ -76,7 +76,7 @@ impl Readiness {
         })
     }
 
-    /// The program runs, and its readiness is looked for from now on. Output that it has written already counts.
+    /// The program runs: its readiness is checked from now on. Output that it has already written counts.
     pub fn begin(&mut self) {
         self.began = Instant::now();
         self.next_look = self.port.map(|_| Instant::now());
@@ -137,7 +137,7 @@ impl Readiness {
     /// Looks whether a member listens on the port. A listener outside the tree does not count.
     fn look(&mut self, containment: &Containment) {
         let Some(port) = self.port else { return };
-        // No event tells of a new listener.
+        // No event reports a new listener.
         self.next_look = Some(Instant::now() + self.interval);
         if is_listening(containment, port, None) {
             self.port = None;
@@ -145,7 +145,7 @@ impl Readiness {
         }
     }
 
-    /// When nothing is missing any more, the first time: after how many seconds.
+    /// The seconds until the job was ready, once, when nothing is missing any more.
     fn take_ready(&mut self) -> Option<f64> {
         if self.reported || self.log.is_some() || self.port.is_some() || !self.probes.is_empty() {
             return None;
@@ -166,7 +166,7 @@ fn is_listening(containment: &Containment, port: u16, address: Option<IpAddr>) -
 }
 
 impl Supervisor {
-    /// Prepares for what shows that the job is ready, before the program can print anything.
+    /// Prepares the readiness checks before the program can print anything.
     pub(super) fn expect_readiness(&mut self) {
         let Some(background) = self.job.request.as_background() else { return };
         match Readiness::new(&background.ready) {

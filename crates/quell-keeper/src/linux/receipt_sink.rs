@@ -33,8 +33,8 @@ pub struct ReceiptSink {
 }
 
 impl ReceiptSink {
-    /// Opens all of them. The caller's descriptors go first: a number that is not open now would soon belong to a file that quell
-    /// opens.
+    /// Opens all of them. The caller's descriptors go first: a number that is not open now would soon belong to a file that
+    /// quell opens.
     pub fn open_all(targets: &[ReceiptTarget], inherited: &mut Vec<i32>) -> Result<Vec<Self>, StartError> {
         let mut sinks = Vec::new();
         let bad = |target: &str, error: io::Error| StartError::Receipt {
@@ -86,8 +86,8 @@ impl ReceiptSink {
         }
     }
 
-    /// Writes the receipt, in place of what a keeper may have written before it was killed. A reader that does not read is given
-    /// up after a while: the end of a job can't wait for it.
+    /// Writes the receipt, and replaces what a killed keeper may have written. Gives up after a while if a reader does not
+    /// read: the end of a job can't wait for it.
     pub fn write(&mut self, receipt: &Receipt) -> io::Result<()> {
         let mut bytes = serde_json::to_vec(receipt)?;
         bytes.push(b'\n');

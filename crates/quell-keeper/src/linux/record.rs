@@ -1,5 +1,5 @@
-//! What a supervisor puts on record while a job runs: its state, its members, its history. The front or standby is told the
-//! same, so that it can finish the job if this process is killed.
+//! What a supervisor records while a job runs: its state, its members, its history. It reports the same to the front or
+//! standby, which can then finish the job if this process is killed.
 
 use quell_core::{
     EventKind, JobEvent, Moment, Phase, ProcId, RecordedState, RecordedTree, SCHEMA, SentSignal, StateRecord,
@@ -12,7 +12,7 @@ use super::engine::Supervisor;
 
 /// How many members a record names.
 const RECORDED_MEMBERS: usize = 256;
-/// How many members one message to the front has: the channel takes a message as a whole or not at all.
+/// How many members one message to the front has: the channel takes a message completely or not at all.
 const MEMBERS_AT_ONCE: usize = 16;
 
 impl Supervisor {
@@ -73,13 +73,13 @@ impl Supervisor {
             keeper: self.keeper,
             standby: self.job.standby,
             marker: self.job.spec.marker.clone(),
-            home_cgroups: self.run.containment.homes().to_vec(),
+            home_cgroups: self.run.containment.starter_cgroups().to_vec(),
             state,
         }
     }
 
-    /// Puts living members on record if there are new ones: if both supervisors are killed, nothing else may find them.
-    /// `asked` is the request to exit that they have just got.
+    /// Records living members if there are new ones: if both supervisors are killed, nothing else may find them. `asked` is the
+    /// request to exit that they have just got.
     pub(super) fn note_members(&mut self, living: Vec<ProcId>, asked: Option<&Step>) {
         let new = self.set_recorded_members(living.iter().copied());
         if new || asked.is_some() {
@@ -125,7 +125,7 @@ impl Supervisor {
         self.job.is_background() || self.helper.is_open()
     }
 
-    /// Adds to the history of a background job, and tells the hooks.
+    /// Adds to the history of a background job, and notifies the hooks.
     pub(super) fn record_event(&mut self, what: EventKind) {
         if !self.has_events() {
             return;
@@ -140,8 +140,8 @@ impl Supervisor {
         }
     }
 
-    /// Reports to the front or standby. If it is gone, the loop sees that. If it is stopped and its channel is full, it finds
-    /// out the rest itself: the tree can't wait for it.
+    /// Reports to the front or standby. If it is gone, the loop notices that. If it is stopped and its channel is full, the
+    /// report is dropped: the tree can't wait for it.
     pub(super) fn report(&mut self, event: &KeeperEvent) {
         if let Some(front) = &mut self.front {
             let _ = front.try_send(event);

@@ -20,7 +20,7 @@ impl Supervisor {
             Call::Stop { kill, grace, ask, reason, leftovers } => {
                 let grace = grace.unwrap_or(self.job.rules.plan.grace);
                 let mode = if kill { StopMode::Kill } else { StopMode::Within(grace) };
-                self.host.control.answer(client, &Answer::Heard);
+                self.host.control.answer(client, &Answer::Accepted);
                 fault_point(FaultPoint::StopHeard);
                 let (cause, actor) = match self.run.engine.life.own_end().filter(|_| leftovers && !waiting) {
                     Some(own_end) => own_end,
@@ -33,7 +33,7 @@ impl Supervisor {
             }
             Call::Signal { signal, tree } => {
                 let sent = if tree {
-                    self.run.containment.pass_to_all(signal)
+                    self.run.containment.signal_all(signal)
                 } else {
                     usize::from(self.run.containment.forward_signal(signal))
                 };
@@ -45,10 +45,10 @@ impl Supervisor {
                 Answer::Signaled { sent }
             }
             Call::Send { data, eof, within } => return self.host.send(client, data, eof, within),
-            Call::Look => {
+            Call::ListMembers => {
                 let members = self.living_members();
                 self.note_members(members.iter().map(|member| member.id).collect(), None);
-                Answer::Seen(members)
+                Answer::Members(members)
             }
             Call::Vitals => Answer::Vitals {
                 cpu: self.run.containment.cpu_ticks() + quell_sys::collected_ticks(),

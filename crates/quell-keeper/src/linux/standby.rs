@@ -11,7 +11,7 @@ use super::keeper_watch::{KeeperOutcome, KeeperWatch};
 use super::takeover::TakeoverResources;
 use crate::StartError;
 
-/// Waits until the job has ended. After: `starter` is there if it still waits for an answer.
+/// Waits until the job has ended. Afterwards `starter` is set if it still waits for an answer.
 pub fn watch_keeper(
     mut watch: KeeperWatch,
     setup: BackgroundSetup,
@@ -25,7 +25,7 @@ pub fn watch_keeper(
         KeeperOutcome::Failed(error) => Err(error),
         KeeperOutcome::Done(finished) => match (starter, finished.receipt.root.outcome) {
             (Some(_), RootOutcome::NotStarted { .. }) if finished.receipt.cause == Cause::OwnerGone => {
-                Err(StartError::OwnerGone("it ended while the job was started".into()))
+                Err(StartError::OwnerGone("it exited while the job was being started".into()))
             }
             (Some(_), RootOutcome::NotStarted { reason }) => Err(StartError::Stopped(reason)),
             (Some(_) | None, _) => Ok(()),
@@ -39,7 +39,7 @@ pub fn watch_keeper(
             };
             match (starter, watch.take_over(resources).receipt.verdict) {
                 (Some(_), Verdict::Gone) => {
-                    Err(StartError::Start("its keeper was killed while it began".into()))
+                    Err(StartError::Start("its keeper was killed while it was being started".into()))
                 }
                 (Some(_) | None, _) => Ok(()),
             }

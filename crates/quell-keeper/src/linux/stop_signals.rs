@@ -1,4 +1,4 @@
-//! What the signals mean that a front or a standby gets.
+//! The meaning of the signals that a front or a standby gets.
 
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,7 @@ impl KeeperWatch {
             return;
         }
         if info.signal == Signal::ASK_FRONT {
-            // A plain TERM right behind it is the same request, and a later one is the second.
+            // A plain TERM right after it is the same request. A later one is the second request.
             self.first_stop.get_or_insert_with(Instant::now);
             let StopValue { kill, grace, ask } = StopValue::decode(info.value);
             let grace = grace.unwrap_or(self.job.request.stop.grace);
@@ -58,8 +58,8 @@ impl KeeperWatch {
         self.command(&FrontCommand::stop(Actor::Sender { signal: info.signal, pid, uid: info.uid, command }));
     }
 
-    /// Whether `sender` is the keeper of the job that owns this one, and is stopping that job: it asks its whole tree, and this
-    /// process is in it.
+    /// Whether `sender` is the keeper of the job that owns this one, and is stopping that job: it asks its whole tree, which
+    /// includes this process.
     fn outer_job_stops(&self, sender: u32) -> bool {
         let owner = self.job.request.as_background().and_then(|background| background.owner);
         let (Some(Owner::Job { job }), Some(store)) = (owner, &self.job.store) else {
@@ -79,7 +79,7 @@ impl KeeperWatch {
         let in_our_group = match (self.report.held, self.report.root) {
             // The root of a PID namespace can't be found by its PID here. It can't leave our group without a new session.
             (Some(held), _) if held.has_init() => true,
-            // A root that is gone, and whose exit is not reported yet, may have died of this key.
+            // If the root is gone and its exit is not reported yet, this key may have killed it.
             (_, Some(root)) => quell_sys::stat(root.pid).map_or(true, |stat| stat.pgid == quell_sys::pgid()),
             (_, None) => true,
         };

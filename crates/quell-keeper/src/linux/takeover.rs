@@ -1,4 +1,4 @@
-//! What a front or a standby does if its keeper was killed: it finishes the stop, and puts the end on record.
+//! What a front or a standby does if its keeper was killed: it finishes the stop, and records the end.
 
 use std::time::{Duration, Instant};
 
@@ -17,11 +17,11 @@ use super::keeper_watch::KeeperWatch;
 use super::output::{OutputCapture, OutputPipes};
 use crate::Finished;
 
-/// How long to wait for a process that holds the job's lock. A look takes microseconds, and a process that finishes the job has
-/// said so by then.
+/// How long to wait for another process that holds the job's lock. A command that only looks at the job holds it for
+/// microseconds, and one that finishes the job has noted that by then.
 const LOCK_PATIENCE: Duration = Duration::from_millis(200);
 
-/// What a receipt says if the keeper was killed while it killed the members.
+/// The warning in a receipt if the keeper was killed during the kill.
 const NOT_COUNTED: &str =
     "the keeper was killed during the kill: processes that it had killed before may not be counted here";
 
@@ -44,7 +44,7 @@ impl KeeperWatch {
         fault_point(FaultPoint::KeeperCollected);
         let TakeoverResources { mut helper, mut lock, preexisting_children, output } = resources;
         let (mut job, interrupted) = (self.job, self.interrupted);
-        // The keeper may have died before there was a record. None is made for a job that never ran.
+        // The keeper may have died before there was a record. No record is made for a job that never ran.
         job.store = job.store.filter(JobDir::exists);
         let resume = |store| ended_already(store, lock.as_ref(), |event| helper.notify(event));
         if let Some(receipt) = job.store.as_ref().and_then(resume) {
@@ -58,14 +58,14 @@ impl KeeperWatch {
         let mut containment =
             Containment::take_over(id, job.session, marker, self.report, preexisting_children);
         recall(&mut containment, &mut self.evidence, self.members, lost);
-        self.known.root.iter().for_each(|outcome| containment.recall_root_exit(outcome.clone()));
+        self.known.root.iter().for_each(|outcome| containment.restore_root_exit(outcome.clone()));
         self.evidence.warnings.extend(self.killing.then(|| NOT_COUNTED.into()));
         fault_point(FaultPoint::TreeTaken);
         let max_log = job.request.as_background().map_or(0, |background| background.max_log);
         let output = output.zip(job.store.as_ref());
         let output =
             output.and_then(|(pipes, store)| OutputCapture::open(store.dir(), pipes, max_log, true).ok());
-        // Without a keeper there is no other run, whatever has ended this one.
+        // Without a keeper there is no other run.
         let ending = self.known.ending.clone().unwrap_or((Cause::KeeperLost, Actor::Unknown));
         let mut host = Host { output, ..Host::default() };
         host.backoff.ending = Some(ending);
@@ -110,7 +110,7 @@ fn recall(
     lost: Option<RootOutcome>,
 ) {
     for (members, asked) in reported {
-        containment.recall(members, asked.as_ref().map_or(&[], |step| &step.signals));
+        containment.restore_members(members, asked.as_ref().map_or(&[], |step| &step.signals));
         asked.into_iter().for_each(|step| evidence.recall(step));
     }
     let how = match lost {
@@ -121,8 +121,8 @@ fn recall(
     evidence.step(StepKind::StopAsked, format!("the keeper {how}"), vec![]);
 }
 
-/// The receipt of a job whose keeper had put its end on record before it was killed. That end was proven, and clients may have
-/// read it. Here the steps after it are done, if they are missing.
+/// The receipt of a job whose keeper had recorded its end before it was killed. That end was proven, and clients may have read
+/// it. Completes the steps after it that are missing.
 fn ended_already(store: &JobDir, lock: Option<&Lock>, logged: impl FnMut(&JobEvent)) -> Option<Receipt> {
     // If something fails here, the next command that looks at the job does it.
     JobEnd::resume(store, lock, logged).unwrap_or_else(|_| store.receipt().ok())
@@ -130,14 +130,14 @@ fn ended_already(store: &JobDir, lock: Option<&Lock>, logged: impl FnMut(&JobEve
 
 /// Whether a process that takes over may write the record.
 enum Claim {
-    /// It may; with the lock, unless a process holds it that writes nothing.
+    /// It may. The lock is None if a process holds it that writes nothing.
     Ours(Option<Lock>),
     /// A client is finishing the job, or it is over.
     AnothersOrOver,
 }
 
-/// Takes the lock of a job whose keeper is gone. A client that just looks at the job holds it for an instant. A client that has
-/// found it lost before keeps it, and writes the end: two writers would undo each other's work.
+/// Takes the lock of a job whose keeper is gone. A client that only looks at the job holds it for an instant. A client that has
+/// found the job lost before keeps it and writes the end: two writers would undo each other's work.
 fn claim(store: &JobDir) -> Claim {
     let began = Instant::now();
     loop {
@@ -145,7 +145,7 @@ fn claim(store: &JobDir) -> Claim {
             Ok(Liveness::Orphaned(lock)) => return Claim::Ours(Some(lock)),
             Ok(Liveness::Ended) => return Claim::AnothersOrOver,
             Ok(Liveness::Supervised) if began.elapsed() < LOCK_PATIENCE => {
-                // No event tells that a lock is free.
+                // No event reports that a lock is free.
                 std::thread::sleep(Duration::from_millis(2));
             }
             Ok(Liveness::Finishing) => return Claim::AnothersOrOver,

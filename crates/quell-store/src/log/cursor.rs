@@ -1,4 +1,4 @@
-//! A place in both streams.
+//! A position in both streams.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::Stream;
 
-/// How far a reader has come. A reading from here gets exactly what comes after it. As text it is `o1234e56`: one word.
+/// How far a reader has come. A reader that starts here gets exactly what comes after it. As text it is one word, `o1234e56`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cursor {
     /// How many bytes of standard output are before it.
@@ -41,7 +41,9 @@ impl fmt::Display for Cursor {
 
 /// A text that is not a cursor.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a cursor: it looks like `o1234e56`, and an earlier reading of the log gave it")]
+#[error(
+    "`{0}` is not a cursor: a cursor looks like `o1234e56`, and comes from an earlier reading of the log"
+)]
 pub struct InvalidCursor(String);
 
 impl FromStr for Cursor {

@@ -1,4 +1,4 @@
-//! The note that some of a stream could not be written.
+//! The note that a part of a stream could not be written.
 
 use std::fs;
 use std::io;
@@ -17,18 +17,18 @@ pub struct WriteFailure {
 }
 
 impl WriteFailure {
-    /// Notes the first failure as the target of a link: a file system without free blocks has room for a short one.
+    /// Notes the first failure as the target of a link, which a file system without free blocks still has room for.
     pub(super) fn note(dir: &Path, stream: Stream, from: u64, error: &io::Error) {
         let why = match error.raw_os_error() {
             Some(number) => io::Error::from_raw_os_error(number).to_string(),
-            // It names the path as well, which would be too long.
+            // The text has the path as well, which would be too long.
             None => error.kind().to_string(),
         };
         // Fails if there is a note already. Without one the receipt still has the error.
         let _ = symlink(format!("{from} {why}"), path(dir, stream));
     }
 
-    /// What the note in `dir` says, if there is one.
+    /// The note in `dir`, if there is one.
     pub fn read(dir: &Path, stream: Stream) -> Option<Self> {
         let target = fs::read_link(path(dir, stream)).ok()?;
         let (from, why) = target.to_str()?.split_once(' ')?;

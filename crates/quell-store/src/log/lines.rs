@@ -1,4 +1,4 @@
-//! Lines from pieces, so that a line of one stream is not mixed into one of the other.
+//! Lines made from pieces, so that the lines of the two streams don't mix.
 
 use std::io;
 
@@ -6,15 +6,14 @@ use super::read::{Cut, LogReader, Piece};
 use super::segment::CHUNK;
 use super::{Cursor, Stream, first_line_end};
 
-/// The longest line that is given out in one, in bytes.
+/// The longest line that is returned in one part, in bytes.
 pub const MAX_LINE: usize = CHUNK;
 
 /// A line, or a part of a long one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// Of which stream.
     pub stream: Stream,
-    /// When its first byte came, in nanoseconds since 1970.
+    /// When its first byte arrived, in nanoseconds since 1970.
     pub time_ns: u64,
     /// The offset of its first byte in the stream.
     pub offset: u64,
@@ -22,17 +21,17 @@ pub struct Line {
     pub bytes: Vec<u8>,
     /// Whether a line end follows them. If not, the line continues, or was never ended, or its end was cut.
     pub ended: bool,
-    /// Whether the line is longer than [`MAX_LINE`] and goes on with the next one of this stream.
+    /// Whether the line is longer than [`MAX_LINE`] and continues with the next part of this stream.
     pub split: bool,
 }
 
 impl Line {
-    /// How many bytes of the stream it stands for.
+    /// How many bytes of the stream it covers.
     pub fn size(&self) -> u64 {
         self.bytes.len() as u64 + u64::from(self.ended)
     }
 
-    /// The offset in the stream of what follows it.
+    /// The offset in the stream of what follows.
     pub fn end(&self) -> u64 {
         self.offset.saturating_add(self.size())
     }
@@ -47,43 +46,43 @@ pub enum LineOrCut {
     Cut(Cut),
 }
 
-/// Puts lines together, in the order in which they were ended. Memory does not grow with the length of a line.
+/// Puts lines together, in the order of their ends. Memory does not grow with the length of a line.
 #[derive(Debug)]
 pub struct Lines {
     reader: LogReader,
-    /// The piece that is taken apart: what of it is left begins at `at`.
+    /// The current piece. The part that is not used yet begins at `at`.
     piece: Vec<u8>,
     at: usize,
     stream: Stream,
     time: u64,
     offset: u64,
-    /// The beginnings of lines that have no end yet.
+    /// The beginnings of lines without an end so far.
     begun: [Option<Line>; 2],
     cut: Option<Cut>,
     given: Cursor,
 }
 
 impl Lines {
-    /// The lines from where `reader` is.
+    /// The lines from the position of `reader` on.
     pub fn new(reader: LogReader) -> Self {
         let given = reader.cursor();
         let (piece, begun) = (Vec::with_capacity(CHUNK), [None, None]);
         Self { reader, piece, at: 0, stream: Stream::Stdout, time: 0, offset: 0, begun, cut: None, given }
     }
 
-    /// The end of what was given out: a reading from here gets what follows, without a byte lost or twice.
+    /// The end of what was returned. Reading on from here loses no byte and repeats none.
     pub fn cursor(&self) -> Cursor {
         self.given
     }
 
-    /// Reads on from `cursor`.
+    /// Continues at `cursor`.
     pub fn seek(&mut self, cursor: Cursor) {
         self.reader.seek(cursor);
         self.piece.clear();
         (self.at, self.begun, self.cut, self.given) = (0, [None, None], None, cursor);
     }
 
-    /// The next complete line (or one longer than [`MAX_LINE`], or ended by a gap), or gap; none if there is none yet.
+    /// The next gap or complete line (also one that is longer than [`MAX_LINE`] or ended by a gap). None if there is none yet.
     pub fn next_line(&mut self) -> io::Result<Option<LineOrCut>> {
         if let Some(cut) = self.cut.take() {
             return Ok(Some(self.give_cut(cut)));
@@ -110,8 +109,8 @@ impl Lines {
         }
     }
 
-    /// The beginning of a line that has no end yet, the oldest first; none if there is none. What follows of that line
-    /// will be given as a line of its own.
+    /// The beginning of a line without an end so far, oldest first. None if there is none. The rest of that line will be
+    /// returned as a line of its own.
     pub fn next_begun(&mut self) -> Option<Line> {
         let time = |line: &Option<Line>| line.as_ref().map_or(u64::MAX, |line| line.time_ns);
         let oldest = usize::from(time(&self.begun[1]) < time(&self.begun[0]));
@@ -129,7 +128,7 @@ impl Lines {
         LineOrCut::Cut(cut)
     }
 
-    /// The next line that ends in the piece; without one, the rest of the piece is kept as a beginning.
+    /// The next line that ends in the current piece. Without one, the rest of the piece is kept as a beginning.
     fn take_apart(&mut self) -> Option<Line> {
         let rest = &self.piece[self.at..];
         if rest.is_empty() {

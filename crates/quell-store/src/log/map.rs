@@ -1,4 +1,4 @@
-//! What is kept of one stream, by its index: questions about any place are answered without reading up to there.
+//! What is kept of one stream, according to its index. Finds any position without reading up to it.
 
 use std::io;
 use std::path::Path;
@@ -10,10 +10,10 @@ use super::read::Cut;
 use super::segment::Opened;
 use super::{Point, SegmentId, Stream};
 
-/// How often a listing is made again whose last segment was gone when it was to be opened.
+/// How often the segments are listed again because the last one was gone when it was opened.
 const TRIES: usize = 10;
 
-/// A stream as it was at one instant. Its files are open, so that it stays true.
+/// A stream at one instant. Its files are open, so it does not change.
 #[derive(Debug)]
 pub(super) struct StreamMap {
     stream: Stream,
@@ -44,7 +44,6 @@ impl StreamMap {
         Ok(Self { stream, segments })
     }
 
-    /// Its segments.
     pub fn segments(&self) -> Vec<Arc<Opened>> {
         self.segments.iter().map(|segment| Arc::clone(&segment.files)).collect()
     }
@@ -71,7 +70,7 @@ impl StreamMap {
         }
     }
 
-    /// How many bytes and line ends there are between two offsets.
+    /// How many bytes and line ends are between two offsets.
     pub fn kept(&self, from: u64, to: u64) -> io::Result<(u64, u64)> {
         let (mut bytes, mut lines) = (0, 0);
         for Mapped { files, end } in &self.segments {
@@ -108,7 +107,7 @@ impl StreamMap {
         cuts
     }
 
-    /// Where the last `count` lines begin that are there.
+    /// Where the last `count` lines that are kept begin.
     pub fn back_lines(&self, count: usize) -> io::Result<u64> {
         let mut left = count as u64;
         for run in self.runs().rev() {
@@ -125,8 +124,8 @@ impl StreamMap {
         Ok(self.first())
     }
 
-    /// Where the last lines begin that are not more than `count` bytes together; within a line if that is longer. If that
-    /// is before `from`, any place before it will do.
+    /// Where the last lines begin that have at most `count` bytes together, or a position inside a longer line. If that is
+    /// before `from`, the result is any position before `from`.
     pub fn back_bytes(&self, count: u64, from: u64) -> io::Result<u64> {
         let mut left = count;
         for run in self.runs().rev() {
@@ -138,7 +137,7 @@ impl StreamMap {
                     return Ok(raw);
                 }
                 for segment in run {
-                    // A line end right before it will do, too.
+                    // A line end right before it is good as well.
                     let from = (raw - 1).max(segment.files.start.offset);
                     if let Some(found) = segment.files.line_end(from, segment.end.offset)? {
                         return Ok(if found + 1 < end.offset { found + 1 } else { raw });
@@ -155,7 +154,7 @@ impl StreamMap {
         self.segments.first().map_or(0, |segment| segment.files.start.offset)
     }
 
-    /// The segments in runs with nothing missing in between.
+    /// The segments in runs without gaps.
     fn runs(&self) -> impl DoubleEndedIterator<Item = &[Mapped]> {
         self.segments.chunk_by(|one, next| one.end.offset == next.files.start.offset)
     }

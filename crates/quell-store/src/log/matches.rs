@@ -1,4 +1,4 @@
-//! The lines that match a regular expression. A line that is given out in parts is matched as one.
+//! The lines that match a regular expression. A line that is returned in parts is matched as a whole.
 
 use std::collections::VecDeque;
 use std::io;
@@ -7,10 +7,10 @@ use regex_lite::Regex;
 
 use super::{Cursor, Line, LineOrCut, Lines, Stream};
 
-/// How many bytes of a line are matched with a regular expression. A longer line is matched by its beginning.
+/// How many bytes of a line are matched. Of a longer line, only the beginning is.
 pub const MATCHED: usize = 1 << 20;
 
-/// Whether a line matches, given without its line end: by its first [`MATCHED`] bytes, and without the carriage return that
+/// Whether a line matches, given without its line end. Only its first [`MATCHED`] bytes count, without the carriage return that
 /// a terminal puts before a line end.
 pub fn line_matches(regex: &Regex, line: &[u8]) -> bool {
     let text = line.get(..MATCHED).unwrap_or_else(|| line.strip_suffix(b"\r").unwrap_or(line));
@@ -20,15 +20,15 @@ pub fn line_matches(regex: &Regex, line: &[u8]) -> bool {
 /// What is known of the line of a stream that is being read.
 #[derive(Debug)]
 enum Course {
-    /// These parts of it, too few to tell whether it matches.
+    /// These parts of it, which are too few to decide.
     Held(Vec<Line>),
-    /// It matches: what follows of it is given out.
+    /// It matches: the rest of it is returned.
     Matches,
     /// It does not match. It began here.
     Fails(u64),
 }
 
-/// Reads [`Lines`], and gives out those that match. Memory does not grow with the length of a line.
+/// Reads [`Lines`] and returns those that match. Memory does not grow with the length of a line.
 #[derive(Debug)]
 pub struct Matches {
     lines: Lines,
@@ -39,13 +39,13 @@ pub struct Matches {
 }
 
 impl Matches {
-    /// The lines of `lines` that match; all without a regular expression.
+    /// The lines of `lines` that match, or all if there is no regular expression.
     pub fn new(lines: Lines, regex: Option<Regex>) -> Self {
         let course = [Course::Held(Vec::new()), Course::Held(Vec::new())];
         Self { lines, regex, course, ready: VecDeque::new(), long: 0 }
     }
 
-    /// What was given out or does not match ends here: a reading from here gives what follows.
+    /// The end of what was returned or does not match. Reading on from here returns what follows.
     pub fn cursor(&self) -> Cursor {
         let mut cursor = self.lines.cursor();
         for stream in Stream::ALL {
@@ -65,14 +65,14 @@ impl Matches {
         cursor
     }
 
-    /// Reads on from `cursor`. The streams in `within` are there within a line that matches.
+    /// Continues at `cursor`. The streams in `within` are inside a matching line there.
     pub(super) fn seek(&mut self, cursor: Cursor, within: [bool; 2]) {
         self.lines.seek(cursor);
         self.ready.clear();
         self.course = within.map(|yes| if yes { Course::Matches } else { Course::Held(Vec::new()) });
     }
 
-    /// How many lines so far were longer than [`MATCHED`], and were matched by their beginning.
+    /// How many lines so far were longer than [`MATCHED`], so that only their beginning was matched.
     pub fn long_lines(&self) -> u64 {
         self.long
     }

@@ -1,14 +1,14 @@
-//! The captured output of a job: bytes as they were written, an index of when they came, a cap on both.
+//! The captured output of a job: the bytes as they were written, an index of their times, and a cap on the size of both.
 //!
-//! Each stream is kept in segments. The head segment, `stdout.log`, holds how it began. When it is full, tail segments
-//! `stdout.<start>.log` follow (`<start>`: 16 hex digits, the offset in the stream of the first byte), and the oldest
-//! of them goes when there is no room for a new one. Bytes in a segment are only ever added, never changed.
+//! Each stream is kept in segments. The head segment, `stdout.log`, has the beginning. When it is full, tail segments
+//! `stdout.<start>.log` follow (`<start>`: 16 hex digits, the offset in the stream of the first byte). The oldest tail segment
+//! is removed when there is no room for a new one. Bytes in a segment are only added, never changed.
 //!
-//! Beside each `.log` is an `.idx`: [`Point`]s of 24 bytes. The first one is the segment's start; what is between two
-//! points arrived at the time of the second. Bytes are written before their point, so what lies before a point is there,
-//! whenever the writer may have been killed. Offsets and line counts are those of the whole stream, so what lies between
-//! one segment's last point and the next one's first is exactly what was cut. `stdout.failed` is a link whose target says
-//! where and why writing failed first ([`WriteFailure`]).
+//! Each `.log` has an `.idx` with [`Point`]s of 24 bytes. The first one is the segment's start. The bytes between two points
+//! arrived at the time of the second. Bytes are written before their point, so the bytes before a point exist even if the
+//! writer was killed. Offsets and line counts are those of the whole stream, so the difference between one segment's last point
+//! and the next one's first is exactly what was cut. `stdout.failed` is a link whose target says where and why writing failed
+//! first ([`WriteFailure`]).
 
 mod cursor;
 mod failure;
@@ -46,17 +46,17 @@ pub const MIN_CAP: u64 = 4096;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Stream {
-    /// Standard output, or all of a terminal's.
+    /// Standard output, or all output of a terminal.
     Stdout,
     /// Standard error.
     Stderr,
 }
 
 impl Stream {
-    /// Both, in the order in which ties are settled.
+    /// Both, in the order that settles ties.
     pub const ALL: [Self; 2] = [Self::Stdout, Self::Stderr];
 
-    /// Its name, with which its files begin.
+    /// Its name, which its file names begin with.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Stdout => "stdout",
@@ -71,19 +71,20 @@ impl fmt::Display for Stream {
     }
 }
 
-/// How many bytes a point takes on disk.
+/// The size of a point on disk.
 const POINT: u64 = 24;
 
-/// How many of the `points` of a segment with so many bytes can be its writer's: each but the first is behind at least one
-/// byte. Some more are taken, of bytes that a power cut took; a file of nothing but zeros would be read without an end.
+/// How many of the `points` of a segment with this many bytes its writer can have written: each but the first follows at least
+/// one byte. A margin allows for bytes that were lost in a power cut. Without this limit, a file of zeros would be read without
+/// end.
 fn believable(points: u64, bytes: u64) -> u64 {
     points.min(bytes.max(1 << 16).saturating_add(2))
 }
 
-/// A place in a stream.
+/// A position in a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Point {
-    /// When the bytes before it came, in nanoseconds since 1970.
+    /// When the bytes before it arrived, in nanoseconds since 1970.
     time: u64,
     /// How many bytes of the stream are before it.
     offset: u64,
@@ -92,7 +93,7 @@ struct Point {
 }
 
 impl Point {
-    /// The place behind so many bytes and line ends more. Of a damaged index the sum may be beyond all numbers.
+    /// The position after this many more bytes and line ends. Saturates, because a damaged index can have any numbers.
     fn after(self, time: u64, bytes: u64, lines: u64) -> Self {
         Self { time, offset: self.offset.saturating_add(bytes), lines: self.lines.saturating_add(lines) }
     }
@@ -115,12 +116,12 @@ impl Point {
     }
 }
 
-/// Which segment of a stream; they sort as they were written.
+/// Identifies a segment of a stream. The order is that of writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum SegmentId {
-    /// How the stream began.
+    /// The beginning of the stream.
     Head,
-    /// What begins at this offset.
+    /// The segment that begins at this offset.
     Tail(u64),
 }
 
@@ -148,7 +149,7 @@ impl SegmentId {
         self.path(dir, stream, "idx")
     }
 
-    /// What a file name says, if it is one of `stream`'s files.
+    /// The segment of a file name, if it is a file of `stream`.
     fn parse(name: &str, stream: Stream, extension: &str) -> Option<Self> {
         let middle = name.strip_prefix(stream.as_str())?.strip_suffix(extension)?.strip_suffix('.')?;
         let Some(start) = middle.strip_prefix('.') else {
@@ -159,7 +160,7 @@ impl SegmentId {
         hex.then(|| u64::from_str_radix(start, 16).ok().map(Self::Tail)).flatten()
     }
 
-    /// The segments of `stream` that have a file with this extension, in order. No directory, no segments.
+    /// The segments of `stream` that have a file with this extension, in order. None if there is no directory.
     fn list(dir: &Path, stream: Stream, extension: &str) -> io::Result<Vec<Self>> {
         let entries = match fs::read_dir(dir) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -175,7 +176,7 @@ impl SegmentId {
     }
 }
 
-/// Adds the path to an error, which keeps its kind. A lack of descriptors has nothing to do with the path.
+/// Adds the path to an error, which keeps its kind. A lack of descriptors is not related to the path.
 fn at(path: &Path) -> impl FnOnce(io::Error) -> io::Error {
     move |error| match quell_sys::is_out_of_descriptors(&error) {
         true => error,
@@ -188,7 +189,7 @@ fn line_ends(bytes: &[u8]) -> u64 {
     memchr::memchr_iter(b'\n', bytes).count() as u64
 }
 
-/// Where the first line end in `bytes` is.
+/// The position of the first line end in `bytes`.
 fn first_line_end(bytes: &[u8]) -> Option<usize> {
     memchr::memchr(b'\n', bytes)
 }

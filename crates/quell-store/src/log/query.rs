@@ -12,29 +12,28 @@ use super::map::StreamMap;
 use super::tail::{Room, Tail, divide};
 use super::{Cursor, Cut, Line, LineOrCut, Lines, LogReader, Matches, Stream, Streams};
 
-/// What of a log is wanted. By default all that there is at the time of asking.
+/// Which part of a log to read. By default everything that exists when the query starts.
 #[derive(Clone, Debug, Default)]
 pub struct LogQuery {
     /// Only what comes after this.
     pub since: Option<Cursor>,
     /// Only what comes before this.
     pub until: Option<Cursor>,
-    /// The first so many lines; with `tail` these and the last ones.
+    /// The first lines, this many. With `tail`: these and the last ones.
     pub head: Option<usize>,
-    /// The last so many lines.
+    /// The last lines, this many.
     pub tail: Option<usize>,
-    /// At most so many bytes of text: from the beginning if there is only `head`, from the end if there is only `tail`,
+    /// The largest number of bytes of text: from the beginning if there is only `head`, from the end if there is only `tail`,
     /// else half from each. Lines are kept whole unless one alone is too long.
     pub budget: Option<u64>,
     /// Only lines that match. Lines longer than [`super::MATCHED`] are matched by their beginning.
     pub grep: Option<Regex>,
-    /// Of which streams.
     pub streams: Streams,
-    /// Lines that have no end yet are left to the next query, which begins before them. They count among the last ones.
+    /// Leave lines without an end to the next query, which begins before them. They count among the last lines.
     pub whole_lines: bool,
 }
 
-/// What was left out between the head and the tail. A query from `from` until `to` gives it.
+/// What was left out between the head and the tail. A query from `from` until `to` returns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Omitted {
     /// How many line ends; with `grep`, of matching lines.
@@ -52,9 +51,9 @@ pub struct Omitted {
 pub enum Entry {
     /// A line.
     Line(Line),
-    /// Something that is not there.
+    /// Something that is missing.
     Cut(Cut),
-    /// Something that is there and was not wanted. At most one of an answer is this.
+    /// Something that exists and was not requested. An answer has at most one.
     Omitted(Omitted),
 }
 
@@ -67,20 +66,20 @@ impl From<LineOrCut> for Entry {
     }
 }
 
-/// What is known when the answer was given.
+/// What is known when the query is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogEnd {
-    /// What was left out in the midst or before the tail.
+    /// What was left out in the middle or before the tail.
     pub omitted: Option<Omitted>,
-    /// The next query goes on from here. It is before the end of the log if `head` was reached.
+    /// Where the next query continues. It is before the end of the log if `head` was reached.
     pub cursor: Cursor,
-    /// What the streams had come to when the query began.
+    /// The totals of the streams when the query began.
     pub totals: Output,
-    /// How many lines were longer than [`super::MATCHED`], so that `grep` has matched only their beginning.
+    /// How many lines were longer than [`super::MATCHED`], so that `grep` matched only their beginning.
     pub long_lines: u64,
 }
 
-/// An answer as a whole.
+/// A complete answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogPage {
     /// The lines, with the gaps where they are.
@@ -90,7 +89,7 @@ pub struct LogPage {
 }
 
 impl LogPage {
-    /// The lines alone.
+    /// The lines, without gaps.
     pub fn lines(&self) -> impl Iterator<Item = &Line> {
         self.entries.iter().filter_map(|entry| match entry {
             Entry::Line(line) => Some(line),
@@ -98,7 +97,7 @@ impl LogPage {
         })
     }
 
-    /// The gaps alone.
+    /// The gaps, without lines.
     pub fn cuts(&self) -> impl Iterator<Item = &Cut> {
         self.entries.iter().filter_map(|entry| match entry {
             Entry::Cut(cut) => Some(cut),
@@ -108,7 +107,7 @@ impl LogPage {
 }
 
 impl LogQuery {
-    /// Asks the log in `dir`. The answer is held in memory: see [`Self::stream`] for large ones.
+    /// Queries the log in `dir`. The answer is in memory: see [`Self::stream`] for large ones.
     pub fn page(&self, dir: &Path) -> io::Result<LogPage> {
         let mut entries = Vec::new();
         let end = self.stream(dir, |entry| {
@@ -118,8 +117,8 @@ impl LogQuery {
         Ok(LogPage { entries, end })
     }
 
-    /// Asks the log in `dir` and hands over the answer bit by bit. Only what may belong to the tail is held in memory.
-    /// When `sink` breaks off, the cursor is right behind what it got.
+    /// Queries the log in `dir` and passes the answer to `sink` part by part. Only what may belong to the tail is in memory. If
+    /// `sink` stops, the cursor is right after the last part that it got.
     pub fn stream(
         &self,
         dir: &Path,
@@ -128,13 +127,13 @@ impl LogQuery {
         let [out, err] = Stream::ALL.map(|stream| StreamMap::take(dir, stream));
         let maps = [out?, err?];
         let mut reader = LogReader::open(dir)?.only(self.streams);
-        // The answer is about the log as it is now, even if parts of it are removed meanwhile.
+        // The answer is about the log as it is now, even if segments are removed meanwhile.
         reader.hold([maps[0].segments(), maps[1].segments()]);
         reader.seek(self.since.unwrap_or_default());
         if let Some(until) = self.until {
             reader.stop_at(until);
         }
-        // A job that writes faster than we read would keep us for ever.
+        // A job that writes faster than this reads would keep it busy for ever.
         reader.stop_after(maps.iter().map(|map| map.end().time).max().unwrap_or(0));
         let totals = Output { stdout: maps[0].totals(), stderr: maps[1].totals() };
         let lines = Matches::new(Lines::new(reader), self.grep.clone());
@@ -152,11 +151,11 @@ struct Run<'a, S> {
     sink: S,
 }
 
-/// How the head came out.
+/// The result of the head.
 enum Head {
-    /// There is no more, or no more is wanted; this is what comes next.
-    Over(Cursor),
-    /// It is full. `rest` did not fit any more; `front`, if there is one, did, and belongs before it.
+    /// There is nothing more, or nothing more was requested. The cursor is where the next query continues.
+    Complete(Cursor),
+    /// It is full. `rest` did not fit. `front`, if any, did, and belongs before `rest`.
     Full { used: u64, front: Option<Line>, rest: Option<Line> },
 }
 
@@ -171,7 +170,7 @@ impl<S: FnMut(Entry) -> io::Result<ControlFlow<()>>> Run<'_, S> {
             (Some(lines), Some(_)) => Room { lines, bytes: budget.map_or(u64::MAX, |budget| budget / 2) },
         };
         let (used, front, rest) = match self.head(room)? {
-            Head::Over(cursor) => return Ok((cursor, None)),
+            Head::Complete(cursor) => return Ok((cursor, None)),
             Head::Full { used, front, rest } => (used, front, rest),
         };
         let mut cursor = self.lines.cursor();
@@ -192,7 +191,7 @@ impl<S: FnMut(Entry) -> io::Result<ControlFlow<()>>> Run<'_, S> {
         )
     }
 
-    /// The next line or gap of what there is, beginnings of lines at the end included.
+    /// The next line or gap. At the end also the beginnings of lines without an end.
     fn next(&mut self) -> io::Result<Option<LineOrCut>> {
         Ok(match self.lines.next_line()? {
             Some(next) => Some(next),
@@ -201,15 +200,15 @@ impl<S: FnMut(Entry) -> io::Result<ControlFlow<()>>> Run<'_, S> {
         })
     }
 
-    /// Hands over lines from the beginning, as many as fit.
+    /// Passes on lines from the beginning, as many as fit.
     fn head(&mut self, mut room: Room) -> io::Result<Head> {
         let mut used = 0;
         while room.lines > 0 {
             let line = match self.next()? {
-                None => return Ok(Head::Over(self.lines.cursor())),
+                None => return Ok(Head::Complete(self.lines.cursor())),
                 Some(LineOrCut::Cut(cut)) => {
                     if (self.sink)(Entry::Cut(cut))?.is_break() {
-                        return Ok(Head::Over(self.lines.cursor()));
+                        return Ok(Head::Complete(self.lines.cursor()));
                     }
                     continue;
                 }
@@ -226,13 +225,13 @@ impl<S: FnMut(Entry) -> io::Result<ControlFlow<()>>> Run<'_, S> {
             used += line.size();
             room.lines -= usize::from(!line.split);
             if (self.sink)(Entry::Line(line))?.is_break() {
-                return Ok(Head::Over(self.lines.cursor()));
+                return Ok(Head::Complete(self.lines.cursor()));
             }
         }
         Ok(Head::Full { used, front: None, rest: None })
     }
 
-    /// Hands over the last lines from `from` on, as many as fit, after what it says of those that don't.
+    /// Passes on the last lines from `from` on, as many as fit, after a note about those that don't.
     fn tail(
         &mut self,
         from: Cursor,
@@ -286,7 +285,7 @@ impl<S: FnMut(Entry) -> io::Result<ControlFlow<()>>> Run<'_, S> {
         Ok((end, omitted))
     }
 
-    /// Hands one over, and keeps track of how far that is.
+    /// Passes one on, and notes the position.
     fn give(&mut self, entry: Entry, cursor: &mut Cursor) -> io::Result<ControlFlow<()>> {
         match &entry {
             Entry::Line(line) => *cursor.of_mut(line.stream) = line.end(),
@@ -296,10 +295,10 @@ impl<S: FnMut(Entry) -> io::Result<ControlFlow<()>>> Run<'_, S> {
         (self.sink)(entry)
     }
 
-    /// Leaves out, by the index alone, what can't belong to the tail.
+    /// Skips, by the index alone, what can't belong to the tail.
     fn jump(&mut self, tail: &mut Tail) -> io::Result<()> {
         for (map, stream) in self.maps.iter().zip(Stream::ALL).filter(|(_, s)| self.query.streams.has(*s)) {
-            // The last of them may have no end, and then not be wanted.
+            // The last of them may have no end, and then it may not be part of the answer.
             let wanted = tail.room.lines.saturating_add(usize::from(self.query.whole_lines));
             let lines = if wanted == usize::MAX { 0 } else { map.back_lines(wanted)? };
             let from = tail.omitted.from.of(stream);

@@ -10,7 +10,7 @@ use super::segment::Opened;
 use super::stream::StreamReader;
 use super::{Cursor, Stream};
 
-/// Which streams are read.
+/// Which streams to read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Streams {
@@ -34,50 +34,48 @@ impl Streams {
     }
 }
 
-/// What is not there any more, or never could be written.
+/// A part that was removed, or could never be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cut {
-    /// Of which stream.
     pub stream: Stream,
-    /// When what follows it came, in nanoseconds since 1970.
+    /// When the bytes after it arrived, in nanoseconds since 1970.
     pub time_ns: u64,
-    /// The offset in the stream of the first byte that is missing.
+    /// The offset in the stream of the first missing byte.
     pub from: u64,
-    /// The offset of the first byte that is there again.
+    /// The offset of the first byte after the gap.
     pub to: u64,
     /// How many bytes are missing.
     pub bytes: u64,
-    /// How many line ends are missing; unknown where reading began within what is missing.
+    /// How many line ends are missing. None if reading began inside the gap.
     pub lines: Option<u64>,
 }
 
-/// A piece of the output, as it came.
+/// A piece of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Piece<'a> {
     /// Bytes; at most 64 KiB.
     Data {
-        /// Of which stream.
         stream: Stream,
-        /// When they came, in nanoseconds since 1970.
+        /// When they arrived, in nanoseconds since 1970.
         time_ns: u64,
-        /// The offset in the stream of the first of them.
+        /// The offset in the stream of the first byte.
         offset: u64,
-        /// They; never empty.
+        /// Never empty.
         bytes: &'a [u8],
     },
     /// A gap.
     Cut(Cut),
 }
 
-/// Reads the captured output of a job. It takes nothing away, needs little memory, and may be used while the job writes:
-/// what is given out is a true beginning of the rest of the streams, in true order.
+/// Reads the captured output of a job. It changes nothing, needs little memory, and works while the job writes: it returns the
+/// bytes of both streams in the order in which they arrived.
 #[derive(Debug)]
 pub struct LogReader {
     streams: [StreamReader; 2],
     which: Streams,
-    /// What came later than this is not read.
+    /// Nothing that arrived later than this is read.
     horizon: u64,
-    /// For each stream, how far the other one had looked when this one was found at its end.
+    /// For each stream, how far the other one had looked when this one was found to be at its end.
     quiet: [Option<u64>; 2],
 }
 
@@ -102,14 +100,14 @@ impl LogReader {
         self.quiet = [None; 2];
     }
 
-    /// Reads nothing that is behind `cursor`.
+    /// Reads nothing after `cursor`.
     pub fn stop_at(&mut self, cursor: Cursor) {
         for (reader, stream) in self.streams.iter_mut().zip(Stream::ALL) {
             reader.stop = cursor.of(stream);
         }
     }
 
-    /// Reads nothing that came after `time_ns`.
+    /// Reads nothing that arrived after `time_ns`.
     pub fn stop_after(&mut self, time_ns: u64) {
         self.horizon = time_ns;
     }
@@ -121,13 +119,13 @@ impl LogReader {
         }
     }
 
-    /// How far it has come.
+    /// The present position.
     pub fn cursor(&self) -> Cursor {
         let [out, err] = &self.streams;
         Cursor { out: out.offset, err: err.offset }
     }
 
-    /// The next piece; none if there is nothing more yet. Then it may be called again, when something has changed.
+    /// The next piece. None if there is nothing more yet: call it again when something has changed.
     pub fn next_piece(&mut self) -> io::Result<Option<Piece<'_>>> {
         match self.choose()? {
             Some(index) => self.streams[index].take(),
@@ -135,7 +133,7 @@ impl LogReader {
         }
     }
 
-    /// Which stream comes next.
+    /// The stream that comes next.
     fn choose(&mut self) -> io::Result<Option<usize>> {
         let mut out = self.time(0)?;
         let err = self.time(1)?;
@@ -152,15 +150,15 @@ impl LogReader {
         })
     }
 
-    /// The time of what comes next in a stream.
+    /// The time of the next bytes of a stream.
     fn time(&mut self, index: usize) -> io::Result<Option<u64>> {
         if !self.which.has(Stream::ALL[index]) {
             return Ok(None);
         }
         let other = &self.streams[1 - index];
         let looks = other.looks;
-        // All that the other one has in hand was there when this one was found at its end, so nothing of this one can
-        // come before it. A look at the directory for each piece would be slow.
+        // Everything that the other stream has buffered existed when this one was found to be at its end, so nothing of this
+        // stream can come before it. Listing the directory for each piece would be slow.
         if other.is_ready() && self.quiet[index] == Some(looks) {
             return Ok(None);
         }

@@ -1,4 +1,4 @@
-//! One segment, opened to be read. What was opened stays readable when the writer removes it.
+//! One segment, open for reading. It stays readable when the writer removes it.
 
 use std::fs::File;
 use std::io;
@@ -24,7 +24,7 @@ pub(super) struct Opened {
 }
 
 impl Opened {
-    /// None if it is gone or was not made yet: then there is nothing in it.
+    /// None if it is gone or not made yet: then it has no content.
     pub fn open(dir: &Path, stream: Stream, id: SegmentId) -> io::Result<Option<Self>> {
         let open = |path: PathBuf| match quell_sys::open_private(&path, quell_sys::OpenMode::Read) {
             Ok(file) => Ok(Some(file)),
@@ -38,13 +38,13 @@ impl Opened {
         if opened.points()? == 0 {
             return Ok(None);
         }
-        // The name is what the writer goes by. Were an index that is damaged believed instead, the same bytes would be
-        // read again and again on the way to where it says they are.
+        // The file name has the start that the writer uses. If a damaged index were believed instead, the same bytes would be
+        // read again and again.
         opened.start = Point { offset: id.start(), ..opened.point(0)? };
         Ok(Some(opened))
     }
 
-    /// How many whole points there are by now.
+    /// The present number of complete points.
     pub fn points(&self) -> io::Result<u64> {
         let length = |file: &File| file.metadata().map(|found| found.len()).map_err(at(&self.path));
         Ok(believable(length(&self.idx)? / POINT, length(&self.log)?))
@@ -56,7 +56,7 @@ impl Opened {
         Ok(Point::from_bytes(&bytes))
     }
 
-    /// The last point by now. Zeros, which a power cut can leave at the end of a file, are none.
+    /// The present last point. Zeros, which a power cut can leave at the end of a file, don't count.
     pub fn end(&self) -> io::Result<Point> {
         for number in (1..self.points()?).rev() {
             let point = self.point(number)?;
@@ -67,7 +67,7 @@ impl Opened {
         Ok(self.start)
     }
 
-    /// Some of the points from `number` on; none if there are none yet.
+    /// Some of the points from `number` on. Empty if there are none yet.
     pub fn block(&self, number: u64) -> io::Result<Vec<Point>> {
         let mut bytes = vec![0; BLOCK * POINT as usize];
         let read = read_at(&self.idx, &mut bytes, number * POINT).map_err(at(&self.path))?;
@@ -76,7 +76,7 @@ impl Opened {
         Ok(points.iter().take(left).map(Point::from_bytes).collect())
     }
 
-    /// The number of the first point for which `beyond` holds; all after it have to satisfy it too.
+    /// The number of the first point for which `beyond` holds. It must hold for all later points too.
     pub fn find(&self, beyond: impl Fn(&Point) -> bool) -> io::Result<u64> {
         let (mut low, mut high) = (0, self.points()?);
         while low < high {
@@ -90,16 +90,16 @@ impl Opened {
         Ok(low)
     }
 
-    /// Reads what follows `offset` of the stream. Fewer bytes than asked for: the file ends there.
+    /// Reads the bytes from `offset` of the stream on. Returns fewer than requested at the end of the file.
     pub fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        // A damaged index can send a reader before the start, where nothing of this segment is.
+        // A damaged index can send a reader to a position before this segment.
         match offset.checked_sub(self.start.offset) {
             Some(position) => read_at(&self.log, buffer, position).map_err(at(&self.path)),
             None => Ok(0),
         }
     }
 
-    /// How many line ends of the stream are before `offset`, which lies in this segment.
+    /// How many line ends of the stream are before `offset`, which is in this segment.
     pub fn lines_at(&self, offset: u64) -> io::Result<u64> {
         let number = self.find(|point| point.offset > offset)?;
         let known = self.point(number.saturating_sub(1))?;
@@ -111,7 +111,7 @@ impl Opened {
         Ok(lines)
     }
 
-    /// The offset right behind line end number `count` of the stream, which lies in this segment.
+    /// The offset right after line end number `count` of the stream, which is in this segment.
     pub fn behind_line(&self, count: u64) -> io::Result<u64> {
         let number = self.find(|point| point.lines >= count)?;
         let (known, end) = (self.point(number.saturating_sub(1))?, self.point(number)?);
@@ -135,7 +135,7 @@ impl Opened {
         })
     }
 
-    /// Shows the bytes between two offsets to `look`, piece by piece, until that finds what it looks for.
+    /// Passes the bytes between two offsets to `look`, piece by piece, until it returns a result.
     fn scan<T>(
         &self,
         mut from: u64,
@@ -158,7 +158,7 @@ impl Opened {
     }
 }
 
-/// Fills `buffer` as far as the file goes.
+/// Fills `buffer` up to the end of the file.
 fn read_at(file: &File, buffer: &mut [u8], position: u64) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {

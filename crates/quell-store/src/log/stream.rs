@@ -1,4 +1,4 @@
-//! The reader of one stream. It is right while the writer writes, begins segments and removes them.
+//! The reader of one stream. It works while the writer writes, begins segments and removes them.
 
 use std::io;
 use std::path::PathBuf;
@@ -12,16 +12,16 @@ use super::{Point, SegmentId, Stream, line_ends};
 pub(super) struct StreamReader {
     dir: PathBuf,
     stream: Stream,
-    /// What was read ends here.
+    /// The end of what was read.
     pub offset: u64,
-    /// How many line ends are before that; unknown when it was set to a place whose bytes are gone.
+    /// How many line ends are before that. None if it was set to a position whose bytes are gone.
     lines: Option<u64>,
     /// Nothing is read from here on.
     pub stop: u64,
     segment: Option<Arc<Opened>>,
     /// Segments that can be read even if they are removed.
     pub held: Vec<Arc<Opened>>,
-    /// Some points of the segment, those from `at` on not used up.
+    /// Some points of the segment. Those before `at` are used.
     points: Vec<Point>,
     at: usize,
     /// The number of the first point that is not in `points`.
@@ -30,7 +30,7 @@ pub(super) struct StreamReader {
     buffer: Vec<u8>,
     buffered: u64,
     ahead: Option<Ahead>,
-    /// Changes whenever it has looked further ahead than before.
+    /// Changes each time when it has looked further ahead.
     pub looks: u64,
 }
 
@@ -61,7 +61,7 @@ impl StreamReader {
         }
     }
 
-    /// Reads on from `offset`.
+    /// Continues at `offset`.
     pub fn seek(&mut self, offset: u64) {
         if offset != self.offset {
             let (dir, held) = (std::mem::take(&mut self.dir), std::mem::take(&mut self.held));
@@ -70,12 +70,12 @@ impl StreamReader {
         }
     }
 
-    /// Whether it knows what comes next without looking again.
+    /// Whether it knows what comes next without another look.
     pub fn is_ready(&self) -> bool {
         self.ahead.is_some() || self.points.get(self.at..).is_some_and(|points| !points.is_empty())
     }
 
-    /// The time of what comes next; none if nothing does yet.
+    /// The time of the next bytes. None if there are none yet.
     pub fn time(&mut self) -> io::Result<Option<u64>> {
         if self.ahead.is_none() && self.offset < self.stop {
             self.ahead = self.look()?;
@@ -91,7 +91,7 @@ impl StreamReader {
         }
         let mut ids = self.list()?;
         loop {
-            // The segments were listed first: if there is a later one, this one will not grow any more.
+            // The segments were listed first: if there is a later one, this one does not grow any more.
             if self.enter(&ids)?
                 && let Some(time) = self.look_here()?
             {
@@ -104,7 +104,7 @@ impl StreamReader {
                     return Ok(Some(Ahead::Cut { time: to.time, to }));
                 }
             }
-            // Those that were listed may be gone by now, and later ones be there.
+            // The listed segments may have been removed meanwhile, and later ones made.
             let again = self.list()?;
             if again == ids {
                 return Ok(None);
@@ -150,7 +150,7 @@ impl StreamReader {
         }
     }
 
-    /// Goes into the last segment that begins at or before the offset; says whether there is one.
+    /// Opens the last segment that begins at or before the offset. Returns whether there is one.
     fn enter(&mut self, ids: &[SegmentId]) -> io::Result<bool> {
         for id in ids.iter().rev().filter(|id| id.start() <= self.offset) {
             if self.segment.as_ref().is_some_and(|segment| segment.id == *id) {
@@ -175,7 +175,7 @@ impl StreamReader {
         (self.at, self.next, self.looks) = (0, next, self.looks + 1);
     }
 
-    /// Gives what [`Self::time`] has found.
+    /// Returns what [`Self::time`] has found.
     pub fn take(&mut self) -> io::Result<Option<Piece<'_>>> {
         self.time()?;
         match self.ahead.take() {

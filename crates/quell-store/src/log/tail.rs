@@ -1,4 +1,4 @@
-//! The last lines of what goes by, as many as there is room for.
+//! The last lines of a stream of lines, as many as there is room for.
 
 use std::collections::VecDeque;
 
@@ -11,34 +11,34 @@ pub(super) struct Room {
     pub bytes: u64,
 }
 
-/// How many bytes of memory the lines may take. Beyond that only their places are kept, and they are read again.
+/// How much memory the lines may take. Beyond that only their positions are kept, and they are read again.
 const HELD: u64 = 4 * 1024 * 1024;
 
-/// What a line takes besides its text.
+/// The memory of a line without its text.
 const OVERHEAD: u64 = 128;
 
 /// The last lines so far.
 pub(super) struct Tail {
     pub room: Room,
-    kept: VecDeque<Kept>,
+    kept: VecDeque<TailItem>,
     lines: usize,
     bytes: u64,
-    /// Whether the texts of the lines are not kept: they begin at the end of what is left out.
+    /// Whether the texts of the lines were dropped: they are read again, from the end of what is left out.
     spilled: bool,
     pub omitted: Omitted,
-    /// For each stream, whether what is left out ends within a line.
+    /// For each stream, whether what is left out ends inside a line.
     pub within: [bool; 2],
-    /// The gaps within what is left out.
+    /// The gaps in what is left out.
     pub cuts: Vec<Cut>,
 }
 
-enum Kept {
-    /// A line; its text is empty if all have been spilled. So many bytes of the stream it stands for.
+enum TailItem {
+    /// A line, and how many bytes of the stream it covers. The text is empty if the texts were dropped.
     Line(Line, u64),
     Cut(Cut),
 }
 
-impl Kept {
+impl TailItem {
     fn spill(&mut self) {
         if let Self::Line(line, _) = self {
             line.bytes = Vec::new();
@@ -55,7 +55,7 @@ impl Tail {
 
     /// Adds a gap.
     pub fn push_cut(&mut self, cut: Cut) {
-        self.kept.push_back(Kept::Cut(cut));
+        self.kept.push_back(TailItem::Cut(cut));
     }
 
     /// Adds a line, and leaves out what does not fit any more.
@@ -63,17 +63,17 @@ impl Tail {
         let size = line.size();
         self.lines += usize::from(!line.split);
         self.bytes += size;
-        self.kept.push_back(Kept::Line(line, size));
+        self.kept.push_back(TailItem::Line(line, size));
         self.fit();
         if self.spilled {
-            self.kept.back_mut().map(Kept::spill);
+            self.kept.back_mut().map(TailItem::spill);
         } else if self.bytes + OVERHEAD * self.kept.len() as u64 > HELD {
-            self.kept.iter_mut().for_each(Kept::spill);
+            self.kept.iter_mut().for_each(TailItem::spill);
             self.spilled = true;
         }
     }
 
-    /// Leaves room for so many lines that come from elsewhere.
+    /// Leaves room for this many lines that come from elsewhere.
     pub fn leave_room(&mut self, lines: usize) {
         self.room.lines = self.room.lines.saturating_sub(lines);
         self.fit();
@@ -86,11 +86,11 @@ impl Tail {
             let alone = self.kept.len() == 1;
             match self.kept.pop_front() {
                 None => return,
-                Some(Kept::Cut(cut)) => {
+                Some(TailItem::Cut(cut)) => {
                     *self.omitted.to.of_mut(cut.stream) = cut.to;
                     self.cuts.push(cut);
                 }
-                Some(Kept::Line(line, size)) => {
+                Some(TailItem::Line(line, size)) => {
                     let whole = self.lines > self.room.lines || over >= size;
                     if whole || (!alone && !line.split) {
                         self.leave_out(&line, size, line.ended);
@@ -104,17 +104,17 @@ impl Tail {
                         } else {
                             divide(line, over).1
                         };
-                        self.kept.push_front(Kept::Line(rest, size - over));
+                        self.kept.push_front(TailItem::Line(rest, size - over));
                     }
                 }
             }
         }
     }
 
-    /// Puts `front` before the first line, if it is the beginning of that one; else gives it back.
+    /// Puts `front` before the first line if it is the beginning of that line. Otherwise returns it.
     pub fn join(&mut self, mut front: Line) -> Option<Line> {
         match self.kept.front_mut() {
-            Some(Kept::Line(line, size))
+            Some(TailItem::Line(line, size))
                 if !self.spilled
                     && (line.stream, line.offset) == (front.stream, front.end())
                     && line.bytes.len() + front.bytes.len() <= MAX_LINE =>
@@ -124,15 +124,15 @@ impl Tail {
                 *line = Line { ended: line.ended, split: line.split, ..front };
                 None
             }
-            Some(Kept::Line(..) | Kept::Cut(_)) | None => Some(front),
+            Some(TailItem::Line(..) | TailItem::Cut(_)) | None => Some(front),
         }
     }
 
-    /// The lines and gaps; none if they have to be read again, from the end of what is left out.
+    /// The lines and gaps. None if they have to be read again, from the end of what is left out.
     pub fn into_kept(self) -> Option<impl Iterator<Item = LineOrCut>> {
         let kept = self.kept.into_iter().map(|kept| match kept {
-            Kept::Line(line, _) => LineOrCut::Line(line),
-            Kept::Cut(cut) => LineOrCut::Cut(cut),
+            TailItem::Line(line, _) => LineOrCut::Line(line),
+            TailItem::Cut(cut) => LineOrCut::Cut(cut),
         });
         (!self.spilled).then_some(kept)
     }
@@ -145,7 +145,7 @@ impl Tail {
     }
 }
 
-/// A line in two parts, the first of `length` bytes, which is fewer than it stands for.
+/// A line in two parts. The first has `length` bytes, which is fewer than the line covers.
 pub(super) fn divide(mut line: Line, length: u64) -> (Line, Line) {
     let at = usize::try_from(length).map_or(line.bytes.len(), |length| length.min(line.bytes.len()));
     let bytes = line.bytes.split_off(at);

@@ -20,12 +20,12 @@ pub use pipe::Taken;
 use super::{MIN_CAP, POINT, Point, SegmentId, Stream, WriteFailure, at, believable, line_ends};
 use crate::files::gone_is_fine;
 
-/// How many tail segments there may be. Full ones are eight; failing writes can make more, smaller ones, and memory is
-/// not to grow with them.
+/// The largest number of tail segments. Eight are full ones. Failing writes can make more and smaller ones, and memory must not
+/// grow with them.
 const MAX_TAIL: usize = 64;
 
-/// Captures one stream into the job's directory. All its files together, data and index, never take more than the cap,
-/// at no instant; memory does not grow with what is written.
+/// Captures one stream into the job's directory. All its files together, data and index, never exceed the cap. Memory does not
+/// grow with what is written.
 #[derive(Debug)]
 pub struct CaptureWriter {
     dir: PathBuf,
@@ -33,11 +33,11 @@ pub struct CaptureWriter {
     cap: u64,
     head: Segment,
     tail: VecDeque<Segment>,
-    /// The files of the last segment, unless a write has failed there.
+    /// The files of the last segment, unless a write to it has failed.
     open: Option<Files>,
-    /// The end of the stream, cut or not.
+    /// The end of the stream, including what was cut.
     end: Point,
-    /// Whether the end was cut and nothing on disk says so yet.
+    /// Whether the end was cut and that is not on disk yet.
     gap: bool,
 }
 
@@ -49,7 +49,7 @@ struct Segment {
     bytes: u64,
     /// The line ends among them.
     lines: u64,
-    /// What it takes on disk.
+    /// Its size on disk.
     disk: u64,
 }
 
@@ -60,7 +60,7 @@ struct Files {
 }
 
 impl CaptureWriter {
-    /// Begins the capture of `stream` in `dir`, where there must be none yet. A cap below [`MIN_CAP`] is taken as that.
+    /// Begins the capture of `stream` in `dir`, where there must be none yet. The cap is at least [`MIN_CAP`].
     pub fn create(dir: &Path, stream: Stream, cap: u64) -> io::Result<Self> {
         let mut writer = Self::empty(dir, stream, cap);
         let start = Point { time: now(), ..Point::default() };
@@ -68,8 +68,8 @@ impl CaptureWriter {
         Ok(writer)
     }
 
-    /// Goes on with a capture whose writer is gone, wherever that one was killed; begins it if there is none. Bytes that
-    /// it had written and not indexed yet are kept, as if they had come now.
+    /// Continues a capture whose writer was killed at any point, or begins it if there is none. Bytes that were written and not
+    /// indexed are kept, as if they had arrived now.
     pub fn resume(dir: &Path, stream: Stream, cap: u64) -> io::Result<Self> {
         let mut writer = Self::empty(dir, stream, cap);
         let mut found = SegmentId::list(dir, stream, "idx")?;
@@ -81,7 +81,7 @@ impl CaptureWriter {
         found.sort_unstable();
         let mut last = None;
         for id in found {
-            // Half-made or half-removed: nothing in it was ever to be read.
+            // Half made or half removed: its content must not be read.
             let Some((segment, end)) = writer.look(id)? else {
                 writer.remove(id)?;
                 continue;
@@ -113,11 +113,11 @@ impl CaptureWriter {
         }
     }
 
-    /// Adds `bytes`, which came at `time_ns` (nanoseconds since 1970; it increases from write to write, over both
-    /// streams). What can't be written is cut, exactly, and the error says why; later writes may succeed again, so the
-    /// caller goes on.
+    /// Adds `bytes`, which arrived at `time_ns` (nanoseconds since 1970, increasing from write to write over both streams).
+    /// Bytes that can't be written are cut and counted, and the error says why. Later writes may succeed again, so the caller
+    /// goes on.
     pub fn write(&mut self, mut bytes: &[u8], time_ns: u64) -> io::Result<()> {
-        // A reader relies on it, so that a clock that was set back does no harm.
+        // Readers rely on increasing times, even if the clock was set back.
         self.end.time = self.end.time.max(time_ns);
         while !bytes.is_empty() {
             match self.put(bytes) {
@@ -131,7 +131,7 @@ impl CaptureWriter {
         Ok(())
     }
 
-    /// What comes next can't follow here: it begins a segment of its own, and the gap can be seen.
+    /// Leaves the current segment: what comes next begins another one, so that the gap is visible.
     fn cut(&mut self, bytes: u64, lines: u64, why: &io::Error) {
         self.close();
         if !std::mem::replace(&mut self.gap, true) {
@@ -140,7 +140,7 @@ impl CaptureWriter {
         self.end = self.end.after(self.end.time, bytes, lines);
     }
 
-    /// What the stream has come to, and how much of it is not on disk.
+    /// The totals of the stream, and how much of it is not on disk.
     pub fn totals(&self) -> StreamTotals {
         let kept = || std::iter::once(&self.head).chain(&self.tail);
         StreamTotals {
@@ -157,12 +157,12 @@ impl CaptureWriter {
         }
     }
 
-    /// The time of the last write, 0 if there was none. After [`Self::resume`] that of the next one has to be later.
+    /// The time of the last write, or 0. After [`Self::resume`] the next write must be later.
     pub fn last_time(&self) -> u64 {
         self.end.time
     }
 
-    /// Writes what fits into one segment, and its point; says how much that was, at least a byte.
+    /// Writes what fits into one segment, and its point. Returns how much that was, at least one byte.
     fn put(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.open.is_none() || self.room() <= POINT {
             self.roll()?;
@@ -181,7 +181,7 @@ impl CaptureWriter {
         Ok(written)
     }
 
-    /// Puts down a point behind so many bytes and line ends, which are in the segment in use already.
+    /// Adds a point after this many bytes and line ends, which are in the current segment already.
     fn index(&mut self, length: u64, lines: u64) -> io::Result<()> {
         let end = self.end.after(self.end.time, length, lines);
         let Some(files) = &mut self.open else { return Err(io::ErrorKind::NotConnected.into()) };
@@ -198,7 +198,7 @@ impl CaptureWriter {
         self.tail.back_mut().unwrap_or(&mut self.head)
     }
 
-    /// What the last segment may still take on disk.
+    /// How much the last segment may still grow on disk.
     fn room(&mut self) -> u64 {
         let (head, tail) = (self.cap / 2, self.cap / 16);
         let last = self.last();
@@ -209,7 +209,7 @@ impl CaptureWriter {
         budget.saturating_sub(last.disk)
     }
 
-    /// Begins a new tail segment at the end of the stream, after making room for all that it may come to.
+    /// Begins a new tail segment at the end of the stream, after making room for its largest size.
     fn roll(&mut self) -> io::Result<()> {
         self.open = None;
         let room = self.cap / 2 - self.cap / 16;
@@ -228,7 +228,7 @@ impl CaptureWriter {
         Ok(())
     }
 
-    /// Makes the files of a segment, with its first point. Nothing is left of it if that fails.
+    /// Makes the files of a segment, with its first point. On an error, nothing of it is left.
     fn make(&self, id: SegmentId, start: Point) -> io::Result<Files> {
         let open = |path: PathBuf| quell_sys::create_private(&path).map_err(at(&path));
         let log = open(id.log(&self.dir, self.stream))?;
@@ -243,7 +243,7 @@ impl CaptureWriter {
         made
     }
 
-    /// Removes a segment. The index goes first: bytes without one are nothing to a reader.
+    /// Removes a segment, the index first: readers ignore bytes without an index.
     fn remove(&self, id: SegmentId) -> io::Result<()> {
         for path in [id.idx(&self.dir, self.stream), id.log(&self.dir, self.stream)] {
             gone_is_fine(fs::remove_file(&path)).map_err(at(&path))?;
@@ -251,12 +251,12 @@ impl CaptureWriter {
         Ok(())
     }
 
-    /// Leaves the last segment after a failed write, with nothing behind its last point.
+    /// Leaves the last segment after a failed write, and removes what follows its last point.
     fn close(&mut self) {
         let Some(files) = self.open.take() else { return };
         let last = self.last();
         let (id, bytes, points) = (last.id, last.bytes, last.disk - last.bytes);
-        // An empty one would only take the place of one that isn't.
+        // An empty segment would only take the place of another one.
         if bytes == 0 && id != SegmentId::Head && self.remove(id).is_ok() {
             self.tail.pop_back();
             return;
@@ -269,7 +269,7 @@ impl CaptureWriter {
         }
     }
 
-    /// A segment that an earlier writer left, and the point at its end; none if it has no first point or no bytes' file.
+    /// A segment of an earlier writer, and the point at its end. None if it has no first point or no file with bytes.
     fn look(&self, id: SegmentId) -> io::Result<Option<(Segment, Point)>> {
         let open = |path: PathBuf| match quell_sys::open_private(&path, OpenMode::Read) {
             Ok(file) => Ok(Some(file)),
@@ -302,14 +302,14 @@ impl CaptureWriter {
             disk: length + points * POINT,
         };
         if length < segment.bytes {
-            // A power cut kept the index and lost bytes. Those are cut.
+            // A power cut kept the index and lost bytes. These are cut.
             segment.bytes = length;
             segment.lines = lines_to_end(&mut log)?;
         }
         Ok(Some((segment, end)))
     }
 
-    /// Opens the last segment that an earlier writer left, and brings its index to the end of its bytes.
+    /// Opens the last segment of an earlier writer, and extends its index to the end of its bytes.
     fn reopen(&mut self, id: SegmentId) -> io::Result<()> {
         let open = |path: PathBuf| quell_sys::open_private(&path, OpenMode::Change).map_err(at(&path));
         let mut log = open(id.log(&self.dir, self.stream))?;
@@ -337,7 +337,7 @@ impl CaptureWriter {
 }
 
 impl Drop for CaptureWriter {
-    /// If the stream ends with something cut, an empty segment says how much.
+    /// If the stream ends with a cut, makes an empty segment that records how much was cut.
     fn drop(&mut self) {
         if self.gap {
             let _ = self.roll();
@@ -345,7 +345,7 @@ impl Drop for CaptureWriter {
     }
 }
 
-/// Counts the line ends from where `file` is to its end, and leaves it there.
+/// Counts the line ends from the position of `file` to its end, and leaves it there.
 fn lines_to_end(file: &mut File) -> io::Result<u64> {
     let mut buffer = vec![0; 64 * 1024];
     let mut lines = 0;

@@ -60,14 +60,13 @@ impl Here {
 /// The nearest `quell.toml` in this directory or its parents. The search stops at a directory of another user, unless the user
 /// trusts that directory: its parents may be under the control of that other user.
 pub(crate) fn project_file(here: &Here, trusted: &[PathBuf]) -> Option<PathBuf> {
-    let uid = quell_sys::uid();
     for dir in here.physical.as_deref()?.ancestors() {
         let file = dir.join(PROJECT_FILE);
         // Stop at any file with this name, even if it is refused later: going on would let a file higher up replace it.
         if fs::symlink_metadata(&file).is_ok() {
             return Some(file);
         }
-        let ours = fs::metadata(dir).is_ok_and(|found| [0, uid].contains(&found.uid()));
+        let ours = fs::metadata(dir).is_ok_and(|found| is_ours(&found));
         if !ours && !trusted.iter().any(|trusted| dir.starts_with(trusted)) {
             return None;
         }
@@ -78,6 +77,15 @@ pub(crate) fn project_file(here: &Here, trusted: &[PathBuf]) -> Option<PathBuf> 
 /// The directories without links. Missing ones are left out.
 pub(crate) fn physical(directories: &[PathBuf]) -> Vec<PathBuf> {
     directories.iter().filter_map(|dir| fs::canonicalize(dir).ok()).collect()
+}
+
+/// The error about a whole file or directory.
+fn refuse(path: &Path, message: impl Into<String>, hint: impl Into<String>) -> Error {
+    Error::Config { file: path.to_owned(), line: 0, message: message.into(), hint: hint.into() }
+}
+
+fn unreadable(path: &Path) -> impl Fn(io::Error) -> Error + '_ {
+    move |error| refuse(path, format!("can't be read: {error}"), "check its permissions")
 }
 
 fn is_ours(found: &Metadata) -> bool {
@@ -114,37 +122,36 @@ pub(crate) fn is_there(path: &Path) -> bool {
 /// Whether the directory of the machine's file exists. It must belong to root too: a user with write access could replace or
 /// remove the file.
 pub(crate) fn has_machine_dir(dir: &Path) -> Result<bool, Error> {
-    let refuse =
-        |message: String, hint: String| Error::Config { file: dir.to_owned(), line: 0, message, hint };
-    let failed = |error: io::Error| refuse(format!("can't be read: {error}"), "check its permissions".into());
     let link = match fs::symlink_metadata(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-        link => link.map_err(failed)?,
+        link => link.map_err(unreadable(dir))?,
     };
-    let found = fs::metadata(dir).map_err(failed)?;
+    let found = fs::metadata(dir).map_err(unreadable(dir))?;
     if !found.is_dir() {
-        return Err(refuse("is not a directory".into(), "make it a directory, or remove it".into()));
+        return Err(refuse(dir, "is not a directory", "make it a directory, or remove it"));
     }
     check_owner(dir, FileOwner::Root, &link, &found).map(|()| true)
 }
 
 /// Checks the owner, and that no other user can write.
 fn check_owner(path: &Path, whose: FileOwner, link: &Metadata, found: &Metadata) -> Result<(), Error> {
-    let refuse =
-        |message: String, hint: String| Err(Error::Config { file: path.to_owned(), line: 0, message, hint });
     // Links are checked as well: the creator of a link in a shared directory chooses what is read.
     if let Some(stranger) = [link, found].into_iter().find(|found| !whose.fits(found)) {
         let message =
             format!("belongs to another user (uid {}), and would set things for you", stranger.uid());
         let hint =
             if whose == FileOwner::Root { format!("chown 0 {}", path.display()) } else { how_to_own(path) };
-        return refuse(message, hint);
+        return Err(refuse(path, message, hint));
     }
     if whose == FileOwner::Root && found.mode() & 0o022 != 0 {
-        return refuse("others than root can write it".into(), format!("chmod go-w {}", path.display()));
+        return Err(refuse(
+            path,
+            "users other than root can write it",
+            format!("chmod go-w {}", path.display()),
+        ));
     }
     if found.mode() & 0o002 != 0 {
-        return refuse("everybody can write it".into(), format!("chmod o-w {}", path.display()));
+        return Err(refuse(path, "every user can write it", format!("chmod o-w {}", path.display())));
     }
     Ok(())
 }
@@ -152,22 +159,20 @@ fn check_owner(path: &Path, whose: FileOwner, link: &Metadata, found: &Metadata)
 /// Reads a file after checking its owner and mode. The checks are made on the open file, so that it cannot be exchanged in
 /// between.
 pub(crate) fn read(path: &Path, whose: FileOwner) -> Result<String, Error> {
-    let refuse =
-        |message: String, hint: String| Error::Config { file: path.to_owned(), line: 0, message, hint };
-    let failed = |error: io::Error| refuse(format!("can't be read: {error}"), "check its permissions".into());
-    let link = fs::symlink_metadata(path).map_err(failed)?;
+    let failed = unreadable(path);
+    let link = fs::symlink_metadata(path).map_err(&failed)?;
     // Opening a fifo would wait for a writer.
-    if !fs::metadata(path).map_err(failed)?.is_file() {
-        return Err(refuse("is not a regular file".into(), "put a file there, or remove it".into()));
+    if !fs::metadata(path).map_err(&failed)?.is_file() {
+        return Err(refuse(path, "is not a regular file", "put a file there, or remove it"));
     }
     let file =
-        OpenOptions::new().read(true).custom_flags(quell_sys::OPEN_NONBLOCK).open(path).map_err(failed)?;
-    let found = file.metadata().map_err(failed)?;
+        OpenOptions::new().read(true).custom_flags(quell_sys::OPEN_NONBLOCK).open(path).map_err(&failed)?;
+    let found = file.metadata().map_err(&failed)?;
     check_owner(path, whose, &link, &found)?;
     let mut bytes = Vec::new();
-    file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(failed)?;
+    file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(&failed)?;
     if bytes.len() as u64 > LARGEST {
-        return Err(refuse("is larger than 1 MiB".into(), "it can't be quell's configuration".into()));
+        return Err(refuse(path, "is larger than 1 MiB", "it can't be quell's configuration"));
     }
     String::from_utf8(bytes).map_err(|error| {
         let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];

@@ -28,7 +28,7 @@ pub(crate) struct Rule {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Value {
-    Most(Effect),
+    Effect(Effect),
     Words(Vec<String>),
     Number(u32),
     Flag(bool),
@@ -39,7 +39,7 @@ impl Value {
     /// The value as `config show` prints it.
     pub(crate) fn text(&self) -> String {
         match self {
-            Self::Most(effect) => effect.word().into(),
+            Self::Effect(effect) => effect.as_str().into(),
             Self::Words(words) => words.join(","),
             Self::Number(number) => number.to_string(),
             Self::Flag(flag) => flag.to_string(),
@@ -57,7 +57,7 @@ type Field = fn(&mut Policy) -> &mut Vec<String>;
 #[derive(Clone, Copy)]
 pub(crate) enum PolicyForm {
     /// The smallest value of all files counts.
-    Most,
+    MaxEffect,
     /// A list of verbs; the lists of all files add up.
     Deny,
     /// The lists of all files add up.
@@ -74,7 +74,7 @@ pub(crate) enum PolicyForm {
 
 /// All keys of `[guard]`.
 pub(crate) const KEYS: &[(&str, PolicyForm)] = &[
-    ("guard.most", PolicyForm::Most),
+    ("guard.max_effect", PolicyForm::MaxEffect),
     ("guard.deny", PolicyForm::Deny),
     ("guard.kill.allow", PolicyForm::Adds(pattern, |policy| &mut policy.kill.allow)),
     ("guard.kill.users", PolicyForm::Adds(pattern, |policy| &mut policy.kill.users)),
@@ -96,7 +96,7 @@ impl PolicyForm {
     /// Reads a value of this form.
     pub(crate) fn read(self, value: Spanned<DeValue<'_>>) -> Result<Value, Problem> {
         match self {
-            Self::Most => file::word(&file::read::<String>(value)?).map(Value::Most),
+            Self::MaxEffect => file::word(&file::read::<String>(value)?).map(Value::Effect),
             Self::Deny => words(value, verb),
             Self::Adds(word, _) => words(value, word),
             // An empty list would allow everything, while its author meant to allow nothing.
@@ -131,7 +131,7 @@ fn among(word: String, known: impl Iterator<Item = &'static str> + Clone) -> Res
 }
 
 fn verb(word: String) -> Result<String, Problem> {
-    among(word, Verb::ALL.iter().map(|verb| verb.word()))
+    among(word, Verb::ALL.iter().map(|verb| verb.as_str()))
 }
 
 fn service_verb(word: String) -> Result<String, Problem> {
@@ -208,7 +208,9 @@ impl Rule {
         let Some((_, form)) = KEYS.iter().find(|(key, _)| *key == self.key) else { return };
         let first = !before.iter().any(|(key, _)| *key == self.key);
         match (form, &self.value) {
-            (PolicyForm::Most, Value::Most(most)) => policy.most = policy.most.min(*most),
+            (PolicyForm::MaxEffect, Value::Effect(effect)) => {
+                policy.max_effect = policy.max_effect.min(*effect)
+            }
             (PolicyForm::Deny, Value::Words(words)) => {
                 for verb in words.iter().filter_map(|word| Verb::of(word)) {
                     if !policy.deny.contains(&verb) {

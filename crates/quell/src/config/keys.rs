@@ -107,7 +107,7 @@ pub(crate) struct Key {
     /// The full name: `stop.grace`.
     pub full: &'static str,
     pub form: Form,
-    /// The default as text, equal to [`Config::default`].
+    /// The default as text, which [`Config::default`] parses.
     pub default: &'static str,
     /// Parses a text into its field. An error changes nothing.
     pub set: Set,
@@ -134,7 +134,7 @@ impl Key {
 
     /// Checks that a text is a valid value.
     pub(crate) fn check(&self, text: &str) -> Result<(), Problem> {
-        (self.set)(&mut Config::default(), text)
+        (self.set)(&mut Config::unset(), text)
     }
 
     /// The expected form in a file.
@@ -265,7 +265,10 @@ pub(crate) fn choice<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, Prob
 fn variables(text: &str) -> Result<Vec<String>, Problem> {
     let mut names: Vec<String> = Vec::new();
     for name in text.split(',').map(str::trim).filter(|name| !name.is_empty()) {
-        is_variable(name)?;
+        if name.contains(['=', '\0']) || name.contains(char::is_whitespace) {
+            let hint = "give names only, such as API_TOKEN";
+            return Err(Problem::new(format!("`{name}` is not a name of a variable"), hint));
+        }
         if !names.iter().any(|known| known == name) {
             names.push(name.to_owned());
         }
@@ -273,25 +276,20 @@ fn variables(text: &str) -> Result<Vec<String>, Problem> {
     Ok(names)
 }
 
-fn is_variable(name: &str) -> Result<(), Problem> {
-    if name.contains(['=', '\0']) || name.contains(char::is_whitespace) {
-        let hint = "give names only, such as API_TOKEN";
-        return Err(Problem::new(format!("`{}` is not a name of a variable", name), hint));
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_default_texts_are_the_default_values() {
+    fn the_defaults_are_valid_and_those_of_a_request() {
         for key in KEYS {
-            let mut config = Config::default();
-            (key.set)(&mut config, key.default).unwrap();
-            assert_eq!(config, Config::default(), "{}", key.full);
+            assert_eq!(key.check(key.default), Ok(()), "{}", key.full);
         }
+        let (config, ready) = (Config::default(), quell_core::ReadyCheck::default());
+        assert_eq!(config.stop, quell_core::StopPlan::default());
+        assert_eq!(config.start.restart, quell_core::RestartRules::default());
+        assert_eq!(config.start.max_log, quell_core::MAX_LOG);
+        assert_eq!((config.ready.interval, config.ready.timeout), (ready.interval, ready.timeout));
     }
 
     #[test]

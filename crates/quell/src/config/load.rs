@@ -63,8 +63,8 @@ impl Config {
         let environment = Environment::new(std::env::vars_os());
         let mut loaded = Loaded::defaults();
         let _ = loaded.read_files(&Here::now(), &environment, |_| Ok(()));
-        let Policy { most, deny, .. } = loaded.config.guard;
-        Policy { most, deny, ..Policy::default() }
+        let Policy { max_effect, deny, .. } = loaded.config.guard;
+        Policy { max_effect, deny, ..Policy::default() }
     }
 
     /// Whether quell reads settings from `path`, or would if the file existed. `path` contains no links.

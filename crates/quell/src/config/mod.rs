@@ -1,8 +1,8 @@
 //! Settings and their origin. The order of precedence is: flag, `QUELL_*` variable, the project's `quell.toml`, the user's
 //! file, default. `docs/config.md` is the page for users.
 //!
-//! `keys.rs` has the one table of all settings. Each layer provides texts, which the readers in that table parse into the
-//! fields of [`Config`]. An invalid text is an error in every layer, even if a stronger layer overrides it.
+//! `keys.rs` has the one table of all settings with their defaults. Each layer provides texts, which the readers in that table
+//! parse into the fields of [`Config`]. An invalid text is an error in every layer, even if a stronger layer overrides it.
 
 mod file;
 mod find;
@@ -44,8 +44,9 @@ pub struct Config {
     pub trusted: Vec<PathBuf>,
 }
 
-impl Default for Config {
-    fn default() -> Self {
+impl Config {
+    /// Without the defaults of `keys.rs`.
+    fn unset() -> Self {
         let mut guard = Policy::default();
         guard.test.approval_variable = guard::APPROVAL.into();
         Self {
@@ -61,8 +62,19 @@ impl Default for Config {
     }
 }
 
+impl Default for Config {
+    fn default() -> Self {
+        let mut config = Self::unset();
+        for key in keys::KEYS {
+            // A test checks that each default is valid.
+            let _ = (key.set)(&mut config, key.default);
+        }
+        config
+    }
+}
+
 /// How background jobs are started: `[start]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StartConfig {
     /// The limit of the log of each stream, in bytes.
     pub max_log: u64,
@@ -78,20 +90,6 @@ pub struct StartConfig {
     pub on_owner_exit: OnOwnerExit,
     /// The variables whose values are masked everywhere. No duplicates.
     pub mask: Vec<String>,
-}
-
-impl Default for StartConfig {
-    fn default() -> Self {
-        Self {
-            max_log: 64 << 20,
-            contain: Contain::Auto,
-            until: Until::Root,
-            wait_ready: Duration::from_secs(30),
-            restart: RestartRules::default(),
-            on_owner_exit: OnOwnerExit::Stop,
-            mask: Vec::new(),
-        }
-    }
 }
 
 impl Config {
@@ -111,20 +109,14 @@ impl Config {
 }
 
 /// How tests are run: `[test]`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TestConfig {
     /// The default timeout; none for no limit.
     pub timeout: Option<Duration>,
 }
 
-impl Default for TestConfig {
-    fn default() -> Self {
-        Self { timeout: Some(Duration::from_secs(30 * 60)) }
-    }
-}
-
 /// Which finished jobs are removed: `[gc]`. None means no limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GcConfig {
     /// Whether quell removes them automatically.
     pub auto: bool,
@@ -136,30 +128,13 @@ pub struct GcConfig {
     pub max_size: Option<u64>,
 }
 
-impl Default for GcConfig {
-    fn default() -> Self {
-        Self {
-            auto: true,
-            max_age: Some(Duration::from_secs(30 * 86_400)),
-            max_count: None,
-            max_size: Some(8 << 30),
-        }
-    }
-}
-
 /// How readiness is checked: `[ready]`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadyConfig {
     /// The time between two checks. Not zero.
     pub interval: Duration,
     /// The timeout of one HTTP request or one command. Not zero.
     pub timeout: Duration,
-}
-
-impl Default for ReadyConfig {
-    fn default() -> Self {
-        Self { interval: Duration::from_millis(250), timeout: Duration::from_secs(5) }
-    }
 }
 
 /// Entry points for the fuzzer. Not part of the public interface.

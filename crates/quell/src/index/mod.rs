@@ -19,7 +19,7 @@ use rusqlite::{Connection, ErrorCode};
 
 use crate::Error;
 pub(crate) use row::Broken;
-pub(crate) use select::{Candidate, Wanted, ms_of};
+pub(crate) use select::{Candidate, ms_of};
 
 /// How often the file is rebuilt for one question.
 const TRIES: usize = 3;
@@ -34,26 +34,17 @@ pub(crate) struct Index {
 }
 
 /// Why a question failed.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum Fail {
     /// SQLite failed.
-    Sql(rusqlite::Error),
-    /// The index has values that make no sense.
+    #[error(transparent)]
+    Sql(#[from] rusqlite::Error),
+    /// The index has invalid values.
+    #[error("{0}")]
     Damaged(String),
-    /// The failure is not the index's.
-    Other(Error),
-}
-
-impl From<rusqlite::Error> for Fail {
-    fn from(error: rusqlite::Error) -> Self {
-        Self::Sql(error)
-    }
-}
-
-impl From<Error> for Fail {
-    fn from(error: Error) -> Self {
-        Self::Other(error)
-    }
+    /// Something else failed.
+    #[error(transparent)]
+    Other(#[from] Error),
 }
 
 impl Fail {
@@ -68,9 +59,8 @@ impl Fail {
 
     fn into_error(self) -> Error {
         match self {
-            Self::Sql(error) => Error::Index(error.to_string()),
-            Self::Damaged(why) => Error::Index(why),
             Self::Other(error) => error,
+            other => Error::Index(other.to_string()),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use quell_core::{Cause, JobId, KillReason, Receipt, RootOutcome, StepKind, Verdict};
+use quell_core::{Cause, JobId, KillReason, Receipt, RootOutcome, StepKind};
 use quell_store::{JobDir, Liveness};
 use rusqlite::{Connection, params};
 use serde::Serialize;
@@ -80,7 +80,7 @@ impl Row {
         let found = match Records::read(job) {
             Ok(records) if !records.have_ended() && is_live(job)? => return Ok(None),
             Ok(records) => Ok(Known {
-                view: records.view().kept_by_nobody(),
+                view: records.view().without_keeper(),
                 boot: records.spec.boot_id.clone(),
                 run: records.receipt.as_ref().map(Run::of),
             }),
@@ -119,8 +119,7 @@ impl Row {
         let ended = view.ended.unwrap_or(view.since).unix_ms();
         let code = match &view.outcome {
             Some(RootOutcome::Exited { code }) => Some(*code),
-            Some(RootOutcome::Signaled { .. } | RootOutcome::NotStarted { .. } | RootOutcome::Unknown)
-            | None => None,
+            _ => None,
         };
         let none = Run::default();
         let numbers = run.as_ref().unwrap_or(&none);
@@ -143,9 +142,9 @@ impl Row {
             self.size.cast_signed(),
             boot,
             view.cause.as_ref().map(word),
-            view.outcome.as_ref().map(kind_of_outcome),
+            view.outcome.as_ref().and_then(kind),
             code,
-            view.verdict.as_ref().map(kind_of_verdict),
+            view.verdict.as_ref().and_then(kind),
             run.as_ref().map(|run| run.duration),
             numbers.stopped,
             numbers.asked,
@@ -172,7 +171,7 @@ pub(super) fn delete(db: &Connection, id: &str) -> rusqlite::Result<()> {
 }
 
 fn json(value: &impl Serialize) -> String {
-    // Of quell's own types only a path that is not UTF-8 can fail to be written.
+    // Serializing quell's own types fails only for a path that is not UTF-8.
     serde_json::to_string(value).unwrap_or_default()
 }
 
@@ -181,21 +180,9 @@ fn word(value: &impl Serialize) -> String {
     json(value).trim_matches('"').to_owned()
 }
 
-fn kind_of_outcome(outcome: &RootOutcome) -> &'static str {
-    match outcome {
-        RootOutcome::Exited { .. } => "exited",
-        RootOutcome::Signaled { .. } => "signaled",
-        RootOutcome::NotStarted { .. } => "not_started",
-        RootOutcome::Unknown => "unknown",
-    }
-}
-
-fn kind_of_verdict(verdict: &Verdict) -> &'static str {
-    match verdict {
-        Verdict::Gone => "gone",
-        Verdict::Survivors { .. } => "survivors",
-        Verdict::Unproven { .. } => "unproven",
-    }
+/// The word that serde writes for a variant with fields.
+fn kind(value: &impl Serialize) -> Option<String> {
+    Some(serde_json::to_value(value).ok()?.get("kind")?.as_str()?.to_owned())
 }
 
 /// The size of a directory on disk in bytes, as far as it can be read.

@@ -3,28 +3,13 @@
 use std::collections::HashSet;
 use std::time::SystemTime;
 
-use quell_core::{JobId, JobState};
+use quell_core::JobId;
 use rusqlite::types::Value;
-use rusqlite::{Connection, OptionalExtension, Row, params_from_iter};
+use rusqlite::{Connection, Params, Row, params_from_iter};
 
 use super::{Broken, Fail, Index};
-use crate::TagFilter;
 use crate::view::JobView;
-
-/// A selection of finished jobs.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Wanted {
-    /// In one of these states; in any if empty.
-    pub states: Vec<JobState>,
-    /// With all of these labels.
-    pub tags: Vec<TagFilter>,
-    /// Of this session.
-    pub session: Option<String>,
-    /// Of this name.
-    pub name: Option<String>,
-    /// That ended then or later.
-    pub since: Option<SystemTime>,
-}
+use crate::{Filter, TagFilter};
 
 /// A finished job as `gc` sees it.
 #[derive(Clone, Debug)]
@@ -34,9 +19,8 @@ pub(crate) struct Candidate {
     /// In milliseconds since 1970.
     pub ended: i64,
     pub size: u64,
+    /// Whether it has not ended and has no lock any more, so that its processes may be alive.
     pub is_lost: bool,
-    /// Whether its record says that processes of it are alive.
-    pub has_survivors: bool,
     pub boot: Option<String>,
     pub broken: bool,
 }
@@ -47,9 +31,9 @@ pub(super) struct WhereClause {
     pub values: Vec<Value>,
 }
 
-impl Wanted {
+impl Filter {
     pub(super) fn condition(&self) -> WhereClause {
-        // A job that can't be read is nowhere but among the warnings.
+        // A job that can't be read is listed only among the warnings.
         let mut sql = String::from("broken IS NULL");
         let mut values: Vec<Value> = Vec::new();
         if !self.states.is_empty() {
@@ -77,7 +61,7 @@ impl Wanted {
 
     /// Whether all jobs are selected.
     fn is_all(&self) -> bool {
-        let Self { states, tags, session, name, since } = self;
+        let Self { states, tags, session, name, since, .. } = self;
         states.is_empty() && tags.is_empty() && session.is_none() && name.is_none() && since.is_none()
     }
 
@@ -122,7 +106,7 @@ pub(crate) fn ms_of(time: SystemTime) -> i64 {
 
 impl Index {
     /// The jobs that ended last, newest first; all of them without a limit.
-    pub fn newest(&self, wanted: &Wanted, limit: Option<usize>) -> Result<Vec<JobView>, Fail> {
+    pub fn newest(&self, wanted: &Filter, limit: Option<usize>) -> Result<Vec<JobView>, Fail> {
         let WhereClause { sql, values } = match limit {
             None => wanted.condition(),
             // The ids first: views are large, and sorting those of all selected jobs would take most of the time.
@@ -150,15 +134,11 @@ impl Index {
 
     /// The jobs of this boot that ended unproven.
     pub fn unproven(&self, boot: &str) -> Result<Vec<JobId>, Fail> {
-        let mut query = self
-            .db
-            .prepare_cached("SELECT id FROM jobs WHERE verdict = 'unproven' AND boot = ? ORDER BY id")?;
-        let ids = query.query_map([boot], |row| row.get::<_, String>(0))?.collect::<Result<Vec<_>, _>>()?;
-        Ok(ids.iter().filter_map(|id| id.parse().ok()).collect())
+        self.ids("SELECT id FROM jobs WHERE verdict = 'unproven' AND boot = ? ORDER BY id", [boot])
     }
 
     /// The number of selected jobs.
-    pub fn count(&self, wanted: &Wanted) -> Result<u64, Fail> {
+    pub fn count(&self, wanted: &Filter) -> Result<u64, Fail> {
         let (table, WhereClause { sql, values }) = wanted.ends();
         let mut query = match wanted.is_all() {
             true => self.db.prepare_cached("SELECT jobs FROM total")?,
@@ -184,9 +164,31 @@ impl Index {
     /// Some of the jobs whose id begins with `prefix`, which has only characters of ids.
     pub fn beginning_with(&self, prefix: &str, limit: usize) -> Result<Vec<JobId>, Fail> {
         // `~` sorts after every character of an id.
-        let mut query =
-            self.db.prepare_cached("SELECT id FROM jobs WHERE id >= ?1 AND id < ?1 || '~' LIMIT ?2")?;
-        let mut rows = query.query((prefix, limit_value(Some(limit))))?;
+        let sql = "SELECT id FROM jobs WHERE id >= ?1 AND id < ?1 || '~' LIMIT ?2";
+        self.ids(sql, (prefix, limit_value(Some(limit))))
+    }
+
+    /// The last job that was made with this name, if there is one.
+    pub fn last_named(&self, name: &str) -> Result<Vec<JobId>, Fail> {
+        self.ids("SELECT id FROM jobs WHERE name = ?1 ORDER BY id DESC LIMIT 1", [name])
+    }
+
+    /// For each of `ids` the ones before and after it, in the order of ids.
+    #[cfg(feature = "binary")]
+    pub fn neighbours(&self, ids: &[JobId]) -> Result<Vec<JobId>, Fail> {
+        let sql = "SELECT * FROM (SELECT id FROM jobs WHERE id < ?1 ORDER BY id DESC LIMIT 1)
+             UNION ALL SELECT * FROM (SELECT id FROM jobs WHERE id > ?1 ORDER BY id LIMIT 1)";
+        let mut found = Vec::new();
+        for id in ids {
+            found.extend(self.ids(sql, [id.to_string()])?);
+        }
+        Ok(found)
+    }
+
+    /// The ids in the first column of a query.
+    fn ids(&self, sql: &str, values: impl Params) -> Result<Vec<JobId>, Fail> {
+        let mut query = self.db.prepare_cached(sql)?;
+        let mut rows = query.query(values)?;
         let mut ids = Vec::new();
         while let Some(row) = rows.next()? {
             ids.push(id_of(row)?);
@@ -194,43 +196,18 @@ impl Index {
         Ok(ids)
     }
 
-    /// The last job that was made with this name.
-    pub fn last_named(&self, name: &str) -> Result<Option<JobId>, Fail> {
-        let mut query =
-            self.db.prepare_cached("SELECT id FROM jobs WHERE name = ?1 ORDER BY id DESC LIMIT 1")?;
-        query.query_row([name], |row| Ok(id_of(row))).optional()?.transpose()
-    }
-
-    #[cfg(feature = "binary")]
-    /// For each of `ids` the ones beside it, in the order of ids.
-    pub fn neighbours(&self, ids: &[JobId]) -> Result<Vec<JobId>, Fail> {
-        let mut query = self.db.prepare_cached(
-            "SELECT * FROM (SELECT id FROM jobs WHERE id < ?1 ORDER BY id DESC LIMIT 1)
-             UNION ALL SELECT * FROM (SELECT id FROM jobs WHERE id > ?1 ORDER BY id LIMIT 1)",
-        )?;
-        let mut found = Vec::new();
-        for id in ids {
-            let mut rows = query.query([id.to_string()])?;
-            while let Some(row) = rows.next()? {
-                found.push(id_of(row)?);
-            }
-        }
-        Ok(found)
-    }
-
     /// All ids.
     pub fn all_ids(&self) -> Result<Vec<JobId>, Fail> {
         Ok(known(&self.db)?.0.into_iter().collect())
     }
 
-    /// These jobs, or all, as `gc` needs them. Jobs that ended first come first.
-    pub fn candidates(&self, only: Option<JobId>) -> Result<Vec<Candidate>, Fail> {
+    /// All jobs as `gc` needs them. Jobs that ended first come first.
+    pub fn candidates(&self) -> Result<Vec<Candidate>, Fail> {
         let mut query = self.db.prepare_cached(
-            "SELECT id, name, ended, size, state = 'lost' AND verdict IS NULL, verdict IS 'survivors', boot,
-             broken IS NOT NULL FROM jobs
-             WHERE ?1 IS NULL OR id = ?1 ORDER BY ended, id",
+            "SELECT id, name, ended, size, state = 'lost' AND (verdict IS NULL OR verdict = 'survivors'), boot,
+             broken IS NOT NULL FROM jobs ORDER BY ended, id",
         )?;
-        let mut rows = query.query([only.map(|id| id.to_string())])?;
+        let mut rows = query.query([])?;
         let mut candidates = Vec::new();
         while let Some(row) = rows.next()? {
             candidates.push(Candidate {
@@ -239,19 +216,18 @@ impl Index {
                 ended: row.get(2)?,
                 size: row.get::<_, i64>(3)?.cast_unsigned(),
                 is_lost: row.get(4)?,
-                has_survivors: row.get(5)?,
-                boot: row.get(6)?,
-                broken: row.get(7)?,
+                boot: row.get(5)?,
+                broken: row.get(6)?,
             });
         }
         Ok(candidates)
     }
 
-    /// The database, for sums.
+    /// Reads `columns` of the selected jobs; `rest` ends the query.
     pub(crate) fn sums<T>(
         &self,
         columns: &str,
-        wanted: &Wanted,
+        wanted: &Filter,
         rest: &str,
         read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
     ) -> Result<Vec<T>, Fail> {
@@ -262,7 +238,7 @@ impl Index {
     pub(crate) fn tag_sums<T>(
         &self,
         columns: &str,
-        wanted: &Wanted,
+        wanted: &Filter,
         key: Option<&str>,
         rest: &str,
         read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
@@ -307,7 +283,7 @@ pub(super) fn known(db: &Connection) -> Result<(HashSet<JobId>, HashSet<JobId>),
 }
 
 fn limit_value(limit: Option<usize>) -> Value {
-    // A negative limit is none for SQLite.
+    // SQLite takes a negative limit for none.
     limit.and_then(|limit| i64::try_from(limit).ok()).unwrap_or(-1).into()
 }
 

@@ -80,9 +80,9 @@ impl RecoveryCase {
         // The job can rewrite its record, but neither its id nor what the kernel shows.
         let rebooted = other_boot
             && quell_contain::earliest_start(job.id()) == 0
-            && quell_contain::look_for(&orphaned).is_ok_and(|members| members.is_empty());
+            && quell_contain::living_members(&orphaned).is_ok_and(|members| members.is_empty());
         // That it has ended was written by a keeper that was killed right after, or by the job itself.
-        let may_live = || lost.elsewhere || quell_contain::may_live(&orphaned).is_some();
+        let may_live = || lost.elsewhere || quell_contain::why_maybe_alive(&orphaned).is_some();
         if says_ended && (rebooted || !may_live()) {
             return Ok(Self::Ended);
         }
@@ -129,7 +129,7 @@ impl LostJob {
             cgroup: tree.and_then(|tree| tree.cgroup.as_deref()),
             session: tree.map_or(SessionKind::Shared, |tree| tree.session),
             marker: &self.marker,
-            homes: record.map_or(&[], |record| &record.home_cgroups),
+            starter_cgroups: record.map_or(&[], |record| &record.home_cgroups),
             members: with_pids.map_or(&[], |tree| &tree.members),
             survivors: survivors.unwrap_or_default(),
         }
@@ -171,7 +171,7 @@ fn choose_marker(job: &JobDir, of_spec: Option<String>, of_record: Option<String
             let found: Vec<String> = spec.into_iter().chain(record).chain(launch).collect();
             let is_twice = |marker: &&String| found.iter().filter(|other| other == marker).count() > 1;
             let is_carried = |marker: &&String| {
-                let members = || quell_contain::look_for(&only_marked(job, marker));
+                let members = || quell_contain::living_members(&only_marked(job, marker));
                 found.len() > 1 && members().is_ok_and(|members| !members.is_empty())
             };
             let chosen = found.iter().find(is_twice).or_else(|| found.iter().find(is_carried));
@@ -194,7 +194,7 @@ fn has_keeper(job: &JobDir, record: &StateRecord) -> bool {
 fn never_ran(job: &JobDir, lock: &Lock, spec: Option<&JobSpec>) -> bool {
     let until = Instant::now() + STUB_EXIT;
     while lock.is_as_made(job.id()) {
-        if quell_contain::look_for(&unborn(job, spec)).is_ok_and(|members| members.is_empty()) {
+        if quell_contain::living_members(&unborn(job, spec)).is_ok_and(|members| members.is_empty()) {
             return true;
         }
         if Instant::now() >= until {
@@ -219,7 +219,7 @@ fn only_marked<'a>(job: &JobDir, marker: &'a str) -> OrphanedJob<'a> {
         cgroup: None,
         session: SessionKind::Shared,
         marker,
-        homes: &[],
+        starter_cgroups: &[],
         members: &[],
         survivors: &[],
     }

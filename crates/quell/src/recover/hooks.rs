@@ -1,4 +1,4 @@
-//! Hooks of a job that a command has finished.
+//! Hooks of a job that a command has recovered.
 
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -9,7 +9,7 @@ use quell_keeper::HookNotice;
 use quell_store::JobDir;
 
 /// The hidden verb of quell that runs hooks.
-const TELL_VERB: &str = "__tell";
+const HOOKS_VERB: &str = "__hooks";
 
 /// Runs the hooks for these events in another process, and does not wait for them. If that fails, the history still has the
 /// events.
@@ -26,10 +26,10 @@ pub(super) fn notify_hooks(job: &JobDir, spec: Option<&JobSpec>, events: Vec<Job
     let mut bytes = serde_json::to_vec(&notice).unwrap_or_default();
     bytes.push(b'\n');
     let mut command = Command::new(program);
-    command.arg0("quell").arg(TELL_VERB).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.arg0("quell").arg(HOOKS_VERB).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
     if let Ok(mut child) = command.spawn() {
         let _ = child.stdin.take().map(|mut stdin| stdin.write_all(&bytes));
-        // It leaves the work to a child of its own and exits at once.
+        // It starts a child that does the work, and exits at once.
         let _ = child.wait();
     }
 }

@@ -17,40 +17,40 @@ use crate::{Config, Error, Result};
 use case::unborn;
 pub(crate) use case::{LostJob, RecoveryCase};
 use hooks::notify_hooks;
-pub(crate) use record::mask_of;
 use record::{LostEnd, put_on_record};
+pub(crate) use record::{mask_of, masked_command};
 
 /// How much longer than the verification of the stop to wait for another quell that is finishing it.
 const OTHERS_PATIENCE: Duration = Duration::from_secs(5);
-/// How often to look whether it has: a lock has no event with a deadline.
+/// How often to check whether it is done: a lock has no event with a deadline.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 /// How long survivors that are on record are waited for by a command that only reads, or once more in one stop.
 const BRIEFLY: Duration = Duration::from_millis(500);
 /// How many survivors an error names.
 const NAMED: usize = 5;
 
-/// What became of a job that seemed to have no keeper.
+/// The result of recovering a job that seemed to have no keeper.
 #[derive(Clone, Debug)]
-pub enum Finish {
+pub(crate) enum Recovery {
     /// It has a keeper after all: its standby is about to take over.
     Kept,
     /// Its program never ran. Its record is removed.
     Removed,
     /// It had ended. Only the last steps of the end were missing.
-    Settled,
+    Completed,
     /// It was stopped, or ended with its host. With survivors it has not ended, and can be tried again.
     Stopped(Box<Receipt>),
 }
 
-/// How a job stands, once it is certain that it is not lost.
+/// The standing of a job that is not lost, or not any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// A process keeps it.
+    /// It has a keeper.
     Kept,
     /// It had ended before.
-    Over,
+    Ended,
     /// It was lost, and its stop was finished now, here or by another quell.
-    Finished,
+    Recovered,
 }
 
 /// What is done about a lost job whose survivors are on record already.
@@ -73,9 +73,9 @@ pub(crate) enum Keepers {
     Killed,
 }
 
-/// The command that finishes a lost job, and so what the policy must allow.
+/// The command that recovers a lost job. It determines what the policy must allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Finisher {
+pub(crate) enum RecoveredBy {
     /// A stop, which was permitted and writes its own audit line; or a test run, which ends what it has started.
     Stop,
     /// A sweep.
@@ -84,7 +84,7 @@ pub(crate) enum Finisher {
     Reader,
 }
 
-impl Finisher {
+impl RecoveredBy {
     /// A permit to kill the processes of a lost job; none if the command has one of its own.
     fn permit(self, job: &JobDir) -> Result<Option<Permit>> {
         let verb = match self {
@@ -116,21 +116,25 @@ impl Finisher {
     }
 }
 
-/// If `job` is lost, finishes its stop, or waits for another quell that does. Returns whether it was lost. A job that has a
-/// keeper or has ended costs only a look at its lock, so any command may call this first.
+/// If `job` is lost, finishes its stop, or waits for another quell that does. Returns whether it was lost. For a job that has a
+/// keeper or has ended this only reads its lock, so any command may call it first.
 ///
 /// An error means that the job is not proven dead, and that a later call may succeed; also if the policy refuses `stop`.
-pub(crate) fn settle_lost(job: &JobDir) -> Result<bool> {
-    let standing = settle(job, Survivors::KillAgain, Keepers::Unknown, Finisher::Reader)?;
-    Ok(standing == Standing::Finished)
+pub(crate) fn recover_if_orphaned(job: &JobDir) -> Result<bool> {
+    Ok(recover(job, RecoveredBy::Reader)? == Standing::Recovered)
 }
 
-/// The same, and how the job stands.
-pub(crate) fn settle(
+/// The same for a command that may be allowed more. Returns the standing of the job.
+pub(crate) fn recover(job: &JobDir, by: RecoveredBy) -> Result<Standing> {
+    recover_with(job, by, Survivors::KillAgain, Keepers::Unknown)
+}
+
+/// The same with what is known of the job's survivors and keepers.
+pub(crate) fn recover_with(
     job: &JobDir,
+    by: RecoveredBy,
     survivors: Survivors,
     keepers: Keepers,
-    finisher: Finisher,
 ) -> Result<Standing> {
     let failed = |error| Error::Io { path: job.dir().to_owned(), error };
     let mut deadline = None;
@@ -143,15 +147,15 @@ pub(crate) fn settle(
                 std::thread::sleep(LOOK_AGAIN);
                 continue;
             }
-            // It hangs, or only claims to finish the job. What it has done so far can be done again.
+            // That quell hangs, or only claims to finish the job. What it has done so far can be repeated.
             liveness = job.seize().map_err(failed)?;
         }
         if keepers == Keepers::Killed && matches!(liveness, Liveness::Supervised) {
             liveness = job.seize().map_err(failed)?;
         }
         let lock = match liveness {
-            Liveness::Ended if deadline.is_some() => return Ok(Standing::Finished),
-            Liveness::Ended => return Ok(Standing::Over),
+            Liveness::Ended if deadline.is_some() => return Ok(Standing::Recovered),
+            Liveness::Ended => return Ok(Standing::Ended),
             Liveness::Supervised => return Ok(Standing::Kept),
             Liveness::Finishing => continue,
             Liveness::Orphaned(lock) => lock,
@@ -162,12 +166,12 @@ pub(crate) fn settle(
         {
             return Err(not_proven_dead(job.id(), survivors));
         }
-        return match finish(job, lock, survivors, keepers, finisher)? {
-            Finish::Kept => Ok(Standing::Kept),
-            Finish::Removed | Finish::Settled => Ok(Standing::Finished),
-            Finish::Stopped(receipt) => match receipt.verdict {
+        return match recover_locked(job, lock, by, survivors, keepers)? {
+            Recovery::Kept => Ok(Standing::Kept),
+            Recovery::Removed | Recovery::Completed => Ok(Standing::Recovered),
+            Recovery::Stopped(receipt) => match receipt.verdict {
                 Verdict::Survivors { .. } => Err(not_proven_dead(job.id(), &receipt.survivors)),
-                Verdict::Gone | Verdict::Unproven { .. } => Ok(Standing::Finished),
+                Verdict::Gone | Verdict::Unproven { .. } => Ok(Standing::Recovered),
             },
         };
     }
@@ -179,51 +183,47 @@ pub(crate) fn settle(
 /// ones to be tried again. Its cause is that of the stop that was under way, else `keeper_lost`, or `host_reboot`. If this
 /// process is killed meanwhile, the next one starts over.
 ///
-/// If processes of it may be alive, the policy must allow `sweep`, and the audit log gets a line.
-pub(crate) fn finish_lost(job: &JobDir, lock: Lock) -> Result<Finish> {
-    finish(job, lock, Survivors::KillAgain, Keepers::Unknown, Finisher::Sweep)
-}
-
-fn finish(
+/// If processes of it may be alive, the policy must allow what `by` needs, and the audit log gets a line.
+pub(crate) fn recover_locked(
     job: &JobDir,
     lock: Lock,
+    by: RecoveredBy,
     survivors: Survivors,
     keepers: Keepers,
-    finisher: Finisher,
-) -> Result<Finish> {
+) -> Result<Recovery> {
     let failed = |error| Error::Io { path: job.dir().to_owned(), error };
     fault::work_for(&job.id());
     let case = RecoveryCase::of(job, &lock, keepers)?;
     tracing::debug!("recovery: {}", case.as_str());
-    let permit = if matches!(case, RecoveryCase::Lost(_)) { finisher.permit(job)? } else { None };
+    let permit = if matches!(case, RecoveryCase::Lost(_)) { by.permit(job)? } else { None };
     // A job that never ran is removed at once, and its lock stays as it was made until then.
     if !matches!(case, RecoveryCase::Kept | RecoveryCase::NeverRan(_)) {
         fault_point(FaultPoint::LostLocked);
-        // Without it, other processes that wait for the job think that it has a keeper.
+        // Otherwise processes that wait for the job would take this one for its keeper.
         let _ = lock.finishing();
         fault_point(FaultPoint::FinishingSaid);
     }
     let (lost, end) = match case {
-        RecoveryCase::Kept => return Ok(Finish::Kept),
+        RecoveryCase::Kept => return Ok(Recovery::Kept),
         RecoveryCase::Ended => {
             let mut logged = Vec::new();
             JobEnd::resume(job, Some(&lock), |event| logged.push(event.clone())).map_err(failed)?;
             notify_hooks(job, job.spec().ok().as_ref(), logged);
-            return Ok(Finish::Settled);
+            return Ok(Recovery::Completed);
         }
         RecoveryCase::NeverRan(spec) => {
             let (left, plan) = (unborn(job, spec.as_deref()), StopPlan::default());
             quell_contain::recover(&left, &plan, &|| Moment { at: 0.0, wall: now() });
             fault_point(FaultPoint::UnmadeEmptied);
             JobEnd::discard(job, None).map_err(failed)?;
-            return Ok(Finish::Removed);
+            return Ok(Recovery::Removed);
         }
         RecoveryCase::Rebooted(lost) => {
             let end = LostEnd::with_host(&lost, job);
             (lost, end)
         }
         RecoveryCase::Lost(lost) => {
-            let end = stop(job, &lost, survivors, finisher)?;
+            let end = stop(job, &lost, by, survivors)?;
             (lost, end)
         }
     };
@@ -238,7 +238,7 @@ fn finish(
     // If nothing has changed, the record of the first attempt says more.
     let known = lost.state().and_then(|state| state.survivors());
     if !receipt.survivors.is_empty() && known == Some(&receipt.survivors[..]) {
-        return Ok(Finish::Stopped(Box::new(receipt)));
+        return Ok(Recovery::Stopped(Box::new(receipt)));
     }
     put_on_record(job, &lock, &lost, &receipt).map_err(|error| {
         let proven = match receipt.verdict {
@@ -251,11 +251,11 @@ fn finish(
     fault_point(FaultPoint::LostSettled);
     // Held until here: a process that waits for the lock finds a job that has ended.
     drop(lock);
-    Ok(Finish::Stopped(Box::new(receipt)))
+    Ok(Recovery::Stopped(Box::new(receipt)))
 }
 
 /// Kills what is left of a lost job, and counts.
-fn stop(job: &JobDir, lost: &LostJob, survivors: Survivors, finisher: Finisher) -> Result<LostEnd> {
+fn stop(job: &JobDir, lost: &LostJob, by: RecoveredBy, survivors: Survivors) -> Result<LostEnd> {
     if !quell_sys::proc_is_ours() {
         let why =
             "/proc shows another PID namespace than the one this process is in, so no pid can be trusted";
@@ -265,7 +265,7 @@ fn stop(job: &JobDir, lost: &LostJob, survivors: Survivors, finisher: Finisher) 
     let now = || Moment { at: age + began.elapsed().as_secs_f64(), wall: now() };
     let (orphaned, mut plan) = (lost.orphaned(job), lost.plan());
     // Processes that survived a whole stop seldom die now: only another stop waits for them.
-    let briefly = finisher == Finisher::Reader || survivors == Survivors::LookBriefly;
+    let briefly = by == RecoveredBy::Reader || survivors == Survivors::LookBriefly;
     if briefly && !orphaned.survivors.is_empty() {
         plan.verify = plan.verify.min(BRIEFLY);
     }

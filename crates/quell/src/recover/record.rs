@@ -5,8 +5,9 @@ use std::path::Path;
 
 use quell_contain::Recovered;
 use quell_core::{
-    Actor, AskScope, Cause, ContainmentInfo, EventKind, Grace, JobBrief, JobSpec, KillReason, Mask, Moment,
-    Receipt, RecordedState, RootOutcome, RootReport, SCHEMA, StateRecord, Step, StepKind, Usage, Verdict,
+    Actor, AskScope, Cause, ContainmentInfo, EventKind, Grace, JobBrief, JobRequest, JobSpec, KillReason,
+    Mask, Moment, Receipt, RecordedState, RootOutcome, RootReport, SCHEMA, StateRecord, Step, StepKind,
+    Usage, Verdict,
 };
 use quell_store::{DiskFull, EndStep, JobDir, JobEnd, Lock, SyncWhen, now};
 use quell_sys::fault::{FaultPoint, fault_point};
@@ -47,7 +48,7 @@ impl LostEnd {
 
     pub fn receipt(self, lost: &LostJob, job: &JobDir) -> Receipt {
         let (spec, state) = (lost.spec.as_deref(), lost.state());
-        let request = spec.map(|spec| &spec.request);
+        let unknown = JobRequest::background(Vec::<String>::new());
         let recovered = self.recovered;
         // A stop that was under way keeps its reason. Between two runs, the reason on record is why the last run has ended,
         // and not why there is no other one.
@@ -63,17 +64,7 @@ impl LostEnd {
         }
         let mut receipt = Receipt {
             schema: SCHEMA.into(),
-            job: JobBrief {
-                id: job.id(),
-                name: request.and_then(|request| request.name.clone()),
-                tags: request.map(|request| request.tags.clone()).unwrap_or_default(),
-                command: request.map(|request| request.words()).unwrap_or_default(),
-                cwd: request
-                    .and_then(|request| request.cwd.as_ref())
-                    .map(|cwd| cwd.display().to_string())
-                    .unwrap_or_default(),
-                timeout: request.and_then(|request| request.timeout).map(|timeout| timeout.as_secs_f64()),
-            },
+            job: JobBrief::new(job.id(), spec.map_or(&unknown, |spec| &spec.request)),
             boot_id: spec.map(|spec| spec.boot_id.clone()).unwrap_or_default(),
             started: Moment { at: 0.0, wall: spec.map_or(self.ended.wall, |spec| spec.created) },
             ended: self.ended,
@@ -106,12 +97,13 @@ fn mask_members(receipt: &mut Receipt, spec: Option<&JobSpec>, job: &JobDir) {
     let Some(spec) = spec else { return };
     let mask = mask_of(job, spec);
     for member in &mut receipt.members {
-        member.command = match &mask {
-            Ok(mask) => mask.apply_to_cut(&member.command),
-            // The values to mask are not known, so nothing of it is shown.
-            Err(_) => "***".into(),
-        };
+        member.command = masked_command(&mask, &member.command);
     }
+}
+
+/// A command line that may be cut, as it may be shown. If the values to mask are not known, nothing of it is shown.
+pub(crate) fn masked_command(mask: &io::Result<Mask>, command: &str) -> String {
+    mask.as_ref().map_or_else(|_| "***".into(), |mask| mask.apply_to_cut(command))
 }
 
 /// What is masked of a job; an error if the values are not known.
@@ -166,7 +158,7 @@ pub(super) fn put_on_record(job: &JobDir, lock: &Lock, lost: &LostJob, receipt: 
     };
     let written = end.write(|step| match step {
         EndStep::Logged(event) => logged.push(event.clone()),
-        EndStep::Told => {}
+        EndStep::ClientsReleased => {}
     });
     notify_hooks(job, lost.spec.as_deref(), logged);
     written

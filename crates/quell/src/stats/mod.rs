@@ -11,9 +11,7 @@ use std::time::SystemTime;
 use quell_store::Home;
 use serde::{Deserialize, Serialize};
 
-use crate::Result;
-use crate::TagFilter;
-use crate::index::{self, Wanted};
+use crate::{Filter, Result, TagFilter, index};
 
 use spread::Graces;
 pub use spread::Spread;
@@ -162,7 +160,7 @@ pub struct StatsFilter {
 
 /// The sums over the finished jobs that are asked for.
 pub fn stats_of(home: &Home, filter: &StatsFilter) -> Result<Stats> {
-    let wanted = Wanted { since: filter.since, tags: filter.tags.clone(), ..Wanted::default() };
+    let wanted = Filter { since: filter.since, tags: filter.tags.clone(), ..Filter::default() };
     let refusals = match filter.tags.is_empty() {
         true => Some(refusals::refusals(home, filter.since)?),
         false => None,

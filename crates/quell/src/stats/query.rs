@@ -1,14 +1,16 @@
 //! Queries for sums: the index adds up, and returns single jobs only for medians.
 
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
+use jiff::Timestamp;
 use rusqlite::Row;
 
 use super::refusals::Refusal;
 use super::spread::{Graces, Spread};
 use super::time::{Grid, Period};
 use super::{Bucket, Exits, Stats, Sums, TagSums};
-use crate::index::{Fail, Index, Wanted};
+use crate::Filter;
+use crate::index::{Fail, Index};
 
 /// How many labels are listed.
 const TAGS: i64 = 20;
@@ -42,7 +44,7 @@ pub(super) struct GraceUse {
 }
 
 /// The sums over all of them, and when the first and the last ended.
-pub(super) fn totals(index: &Index, wanted: &Wanted) -> Result<(Stats, Option<(i64, i64)>), Fail> {
+pub(super) fn totals(index: &Index, wanted: &Filter) -> Result<(Stats, Option<(i64, i64)>), Fail> {
     let columns = format!(
         "total(outcome = 'exited' AND code = 0), total(outcome = 'exited' AND code <> 0),
          total(outcome = 'signaled'), total(outcome = 'not_started'),
@@ -72,7 +74,7 @@ pub(super) fn totals(index: &Index, wanted: &Wanted) -> Result<(Stats, Option<(i
 }
 
 /// The grace of all that were asked to end.
-pub(super) fn graces(index: &Index, wanted: &Wanted) -> Result<Vec<GraceUse>, Fail> {
+pub(super) fn graces(index: &Index, wanted: &Filter) -> Result<Vec<GraceUse>, Fail> {
     let rest = "AND grace_used IS NOT NULL AND grace_asked IS NOT NULL";
     index.sums("ended, grace_asked, grace_used", wanted, rest, |row| {
         Ok(GraceUse { ended: row.get(0)?, given: row.get(1)?, used: row.get(2)? })
@@ -89,7 +91,7 @@ pub(super) fn grid(span: Option<(i64, i64)>, refusals: Option<&[Refusal]>, perio
 /// Sums and refusals for each period.
 pub(super) fn over_time(
     index: &Index,
-    wanted: &Wanted,
+    wanted: &Filter,
     grid: &Grid,
     graces: &[GraceUse],
     refusals: Option<&[Refusal]>,
@@ -102,7 +104,7 @@ pub(super) fn over_time(
     };
     let mut buckets: Vec<Bucket> = (0..grid.count).map(bucket).collect();
     let columns = format!("{}, {SUMS}", grid.place_sql("ended"));
-    let wanted = Wanted { since: wanted.since.max(Some(time_of(grid.first))), ..wanted.clone() };
+    let wanted = Filter { since: wanted.since.max(Some(time_of(grid.first))), ..wanted.clone() };
     let rows =
         index.sums(&columns, &wanted, "GROUP BY 1", |row| Ok((row.get::<_, i64>(0)?, sums(row, 1)?)))?;
     for (place, sums) in rows {
@@ -127,13 +129,7 @@ pub(super) fn over_time(
 }
 
 fn time_of(ms: i64) -> SystemTime {
-    let off = Duration::from_millis(ms.unsigned_abs());
-    let time = if ms < 0 {
-        SystemTime::UNIX_EPOCH.checked_sub(off)
-    } else {
-        SystemTime::UNIX_EPOCH.checked_add(off)
-    };
-    time.unwrap_or(SystemTime::UNIX_EPOCH)
+    Timestamp::from_millisecond(ms).map_or(SystemTime::UNIX_EPOCH, SystemTime::from)
 }
 
 fn set_graces(sums: &mut Sums, graces: Graces) {
@@ -142,7 +138,7 @@ fn set_graces(sums: &mut Sums, graces: Graces) {
 }
 
 /// The labels with the most jobs, with this key or with any, and the number of other labels.
-pub(super) fn by_tag(index: &Index, wanted: &Wanted, key: Option<&str>) -> Result<(Vec<TagSums>, u64), Fail> {
+pub(super) fn by_tag(index: &Index, wanted: &Filter, key: Option<&str>) -> Result<(Vec<TagSums>, u64), Fail> {
     let columns = format!("key, value, count(*) OVER (), {SUMS}");
     let rest = format!("GROUP BY key, value ORDER BY count(*) DESC, key, value LIMIT {TAGS}");
     let mut all = 0;

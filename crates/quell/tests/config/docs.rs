@@ -1,4 +1,4 @@
-//! `docs/config.md` says what is.
+//! `docs/config.md` agrees with the code.
 
 use quell::HookAction;
 use quell::binary::Config;

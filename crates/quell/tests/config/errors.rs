@@ -1,4 +1,4 @@
-//! What is wrong is told with its place and what to do about it.
+//! An error names its place and what to do about it.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -8,7 +8,7 @@ use quell::binary::Config;
 
 use crate::Place;
 
-/// The line, message and hint of the error that a project file with this text is.
+/// The line, message and hint of the error for a project file with this text.
 fn told(text: &str) -> (usize, String, String) {
     let place = Place::new();
     let path = place.project(text);
@@ -78,10 +78,10 @@ fn a_wrong_type_is_told_with_what_was_expected() {
 fn a_bad_value_is_told_with_what_to_write() {
     let (line, message, hint) = told("[stop]\nverify = \"1s\"\ngrace = \"soon\"\n");
     assert_eq!((line, hint.as_str()), (3, "such as grace = \"5s\""));
-    assert!(message.starts_with("stop.grace: invalid duration \"soon\": expected "), "{message}");
+    assert!(message.starts_with("stop.grace: invalid duration `soon`: expected "), "{message}");
     for (text, part) in [
-        ("stop.signal = \"NOPE\"", "stop.signal: `NOPE` is not a signal: give "),
-        ("start.max_log = \"lots\"", "start.max_log: `lots` is not a size: write "),
+        ("stop.signal = \"NOPE\"", "stop.signal: invalid signal `NOPE`: expected "),
+        ("start.max_log = \"lots\"", "start.max_log: invalid size `lots`: expected "),
         ("start.max_log = \"1K\"", "start.max_log: `1K` is too small for a log: write at least 4K"),
         ("gc.max_count = -1", "gc.max_count: `-1` is not a count: write "),
         ("start.restart_limit = 4294967296", "start.restart_limit: `4294967296` is not a count"),
@@ -89,7 +89,7 @@ fn a_bad_value_is_told_with_what_to_write() {
         ("stop.ask = \"leaf\"", "stop.ask: `leaf` is none of tree, root"),
         ("start.restart_limit = -1", "start.restart_limit: `-1` is not a count"),
         ("start.restart_limit = +1", "start.restart_limit: `+1` is not a count"),
-        ("gc.max_age = \"None\"", "gc.max_age: invalid duration \"None\""),
+        ("gc.max_age = \"None\"", "gc.max_age: invalid duration `None`"),
         ("ready.interval = \"0s\"", "ready.interval: `0s` is too short: it must be longer than 0"),
         ("start.mask = [\"A=b\"]", "start.mask: `A=b` is not a name of a variable"),
         ("start.mask = [\"A,B\"]", "start.mask: `A,B` is not a name"),
@@ -98,7 +98,7 @@ fn a_bad_value_is_told_with_what_to_write() {
         assert!(line == 1 && message.starts_with(part) && !hint.is_empty(), "{message} ({hint})");
     }
     let (_, message, hint) = told("stop.signal = \"TREM\"");
-    assert!(message.starts_with("stop.signal: `TREM` is not a signal"), "{message}");
+    assert!(message.starts_with("stop.signal: invalid signal `TREM`"), "{message}");
     assert_eq!(hint, "did you mean `TERM`?");
     is_told(
         "start.contain = \"atuo\"",
@@ -125,7 +125,7 @@ fn a_bad_value_is_an_error_also_where_a_stronger_layer_wins() {
 #[test]
 fn an_error_is_one_line_whatever_was_written() {
     let (_, message, _) = told("[stop]\ngrace = \"a\\n\\u001b[1mb\"\n");
-    assert!(message.starts_with("stop.grace: invalid duration \"a\\n\\u{1b}[1mb\""), "{message:?}");
+    assert!(message.starts_with("stop.grace: invalid duration `a\\n\\u{1b}[1mb`"), "{message:?}");
     let (_, message, _) = told("[\"a\\nb\"]\n");
     assert_eq!(message, "unknown table `a\\nb`");
 }
@@ -216,7 +216,7 @@ fn a_bad_variable_is_told_by_its_name() {
         (
             "QUELL_STOP_GRACE",
             "soon",
-            "QUELL_STOP_GRACE: invalid duration \"soon\"",
+            "QUELL_STOP_GRACE: invalid duration `soon`",
             "mend it, or unset QUELL_STOP_GRACE",
         ),
         (

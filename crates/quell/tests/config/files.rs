@@ -1,4 +1,4 @@
-//! Which files are read, and whose they may be.
+//! Which files are read, and which owners are accepted.
 
 use std::fs;
 use std::os::unix::ffi::OsStringExt;
@@ -93,7 +93,7 @@ fn a_file_that_everybody_can_write_is_refused() {
     for file in [place.user(""), place.project("")] {
         fs::set_permissions(&file, fs::Permissions::from_mode(0o666)).unwrap();
         let (message, hint) = refusal(place.load(&[]));
-        assert_eq!(message, format!("{}: everybody can write it", file.display()));
+        assert_eq!(message, format!("{}: every user can write it", file.display()));
         assert_eq!(hint, format!("chmod o-w {}", file.display()));
         fs::set_permissions(&file, fs::Permissions::from_mode(0o664)).unwrap();
         place.load(&[]).unwrap();

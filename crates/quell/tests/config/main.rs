@@ -26,7 +26,7 @@ impl Place {
     fn new() -> Self {
         let made = TempDir::new().unwrap();
         fs::create_dir_all(made.path().join("project/sub/dir")).unwrap();
-        // Physical, as the files are named.
+        // Without links, as messages name the files.
         Self { dir: fs::canonicalize(made.path()).unwrap(), _removed: made }
     }
 
@@ -38,7 +38,7 @@ impl Place {
         let path = self.path(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, text).unwrap();
-        // Whatever the umask is.
+        // Independent of the umask.
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
         path
     }
@@ -51,7 +51,7 @@ impl Place {
         self.write("project/quell.toml", text)
     }
 
-    /// The settings in the project, with these variables beside HOME.
+    /// The settings in the project, with these variables and HOME.
     fn load(&self, variables: &[(&str, &str)]) -> Result<Loaded, Error> {
         self.load_in(&self.path("project"), variables)
     }

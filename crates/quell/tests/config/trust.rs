@@ -1,4 +1,4 @@
-//! Hooks, and whose.
+//! Which files may set hooks.
 
 use std::os::unix::fs::symlink;
 use std::time::Duration;

@@ -101,7 +101,7 @@ fn what_half_a_log_has_lost_is_found_by_the_next_list() {
     let (place, made) = indexed();
     let log = place.path("index.db-wal");
     cut(&log, log.metadata().unwrap().len() / 2 + 7);
-    // The shared memory describes a log that is no more; a power cut takes it away too.
+    // The shared memory describes a log that is gone; a power cut removes it too.
     fs::remove_file(place.path("index.db-shm")).unwrap();
     is_whole(&place, &made);
 }
@@ -130,7 +130,7 @@ fn an_index_of_another_version_or_of_somebody_else_is_replaced() {
         db.execute_batch(tampering).unwrap();
         drop(db);
         if tampering.contains("'x'") {
-            // Only who reads the ids meets it.
+            // Only a query that reads the ids finds it.
             gc(&place.home, &GcRules::default(), false).unwrap();
         }
         is_whole(&place, &made);

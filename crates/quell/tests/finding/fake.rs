@@ -17,7 +17,7 @@ use tempfile::TempDir;
 /// The first of November 2023, in milliseconds: the fake jobs were made at this time and after it.
 pub const THEN: u64 = 1_698_796_800_000;
 
-/// A home of its own that is removed in the end.
+/// A home that is removed when dropped.
 pub struct TestHome {
     pub home: Home,
     _removed: TempDir,

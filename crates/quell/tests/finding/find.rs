@@ -59,7 +59,7 @@ fn nothing_hostile_touches_a_path() {
 fn a_name_goes_before_the_beginning_of_an_id() {
     let place = TestHome::new();
     let other = Fake::at(0).finish(&place.home);
-    // A name that is the beginning of the other one's id.
+    // A name that is the beginning of the other job's id.
     let name: &'static str = other.to_string()[..12].to_owned().leak();
     let named = Fake { name: Some(name), ..Fake::at(5) }.finish(&place.home);
     assert_eq!(resolve(&place.home, name).unwrap(), named);
@@ -72,12 +72,12 @@ fn a_name_means_who_bears_it_or_bore_it_last() {
     let place = TestHome::new();
     let first = Fake { name: Some("web"), ..Fake::at(0) }.finish(&place.home);
     assert_eq!(resolve(&place.home, "web").unwrap(), first);
-    // Without the note of the name, the index knows the last of the finished ones.
+    // Without the link of the name, the index knows the last finished job.
     std::fs::remove_file(place.path("names").join("web")).unwrap();
     assert_eq!(resolve(&place.home, "web").unwrap(), first);
     let (second, _lock) = Fake { name: Some("web"), ..Fake::at(1) }.live(&place.home);
     assert_eq!(resolve(&place.home, "web").unwrap(), second);
-    // A live one says itself what it is called.
+    // A live job's record has its name.
     std::fs::remove_file(place.path("names").join("web")).unwrap();
     assert_eq!(resolve(&place.home, "web").unwrap(), second);
     assert!(matches!(resolve(&place.home, "WEB"), Err(Error::NoSuchJob(_))));

@@ -50,7 +50,7 @@ fn by_age_those_that_ended_lately_stay() {
     assert!(gc(&place.home, &rules, false).unwrap().removed.is_empty());
 }
 
-/// Somebody has set the clock: what ended a minute ago seems to be years old.
+/// The clock was set: a job that ended a minute ago seems to be years old.
 #[test]
 fn a_clock_that_jumped_removed_the_jobs_of_today() {
     let place = TestHome::new();
@@ -58,7 +58,7 @@ fn a_clock_that_jumped_removed_the_jobs_of_today() {
     let uptime = Duration::from_secs_f64(quell_sys::seconds_since(0));
     let rules = |age| GcRules { max_age: Some(age), ..GcRules::default() };
     assert!(gc(&place.home, &rules(uptime + Duration::from_secs(600)), false).unwrap().removed.is_empty());
-    // They may well be older than a shorter time, and then the clock is all there is to go by.
+    // They may be older than a shorter time, and then only the clock can tell.
     assert_eq!(gc(&place.home, &rules(uptime / 2), false).unwrap().removed, made);
 }
 
@@ -73,7 +73,7 @@ fn by_size_as_many_stay_as_fit() {
     let total: u64 = sizes.iter().sum();
     assert!(gc(&place.home, &room(total), false).unwrap().removed.is_empty());
     assert_eq!(gc(&place.home, &room(total - 1), false).unwrap().removed, made[..1]);
-    // The large one does not fit any more: those that are older go too.
+    // The large one does not fit any more, so older ones are removed too.
     let did = gc(&place.home, &room(sizes[3] + sizes[4]), false).unwrap();
     assert_eq!((did.removed, did.bytes), (made[1..3].to_vec(), sizes[1] + sizes[2]));
     assert_eq!(gc(&place.home, &room(0), false).unwrap().removed, made[3..]);
@@ -87,7 +87,7 @@ fn without_a_rule_nothing_goes() {
     assert_eq!((did.removed.len(), did.kept, did.remains), (0, 3, 0));
     let nowhere = TestHome::new();
     assert_eq!(gc(&nowhere.home, &count(0), false).unwrap(), quell::GcReport::default());
-    // The audit log alone is made: it says that this was allowed.
+    // Only the audit log is made, with the permit.
     assert!(!exists(&nowhere.path("jobs")));
 }
 
@@ -137,7 +137,7 @@ fn a_removed_job_leaves_nothing() {
         assert!(left.is_empty(), "{dir}: {left:?}");
     }
     assert!(all(&place.home).is_empty());
-    // The name of another one stays that one's.
+    // The name of another job is kept.
     let first = Fake { name: Some("api"), ..Fake::at(1) }.finish(&place.home);
     let second = Fake { name: Some("api"), ..Fake::at(2) }.finish(&place.home);
     assert_eq!(gc(&place.home, &count(1), false).unwrap().removed, [first]);
@@ -171,7 +171,7 @@ fn remains_are_cleaned_away_and_what_is_in_the_making_is_not() {
     // This one has run: a sweep finishes it.
     fs::create_dir(dir(old(8))).unwrap();
     fs::write(note("live", old(8)), "begun\n").unwrap();
-    // Somebody is at work on this one, however old it is.
+    // Another process is making this one, although it is old.
     fs::write(note("live", old(7)), "").unwrap();
     let held = fs::File::open(note("live", old(7))).unwrap();
     held.lock().unwrap();

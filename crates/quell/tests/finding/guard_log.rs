@@ -1,4 +1,4 @@
-//! The guard's log under many writers at once.
+//! The audit log with many writers at once.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use crate::fake::TestHome;
 const WRITERS: usize = 50;
 const LINES: usize = 100;
 
-/// As long as the log may be.
+/// The size limit of the log.
 const CAP: usize = 16 << 20;
 
 #[test]
@@ -21,7 +21,7 @@ fn of_many_who_write_at_once_no_line_is_cut_and_none_is_lost_also_when_the_log_i
     gate().refuse(Verb::Kill, "first", refusal());
     let path = place.path("audit.jsonl");
     let line = fs::read(&path).unwrap();
-    // So that the middle of what is written is beyond the end.
+    // So that the limit is reached in the middle of the writes.
     let before = (CAP - WRITERS * LINES / 2 * line.len()) / line.len();
     fs::write(&path, line.repeat(before)).unwrap();
     std::thread::scope(|scope| {

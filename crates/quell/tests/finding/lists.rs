@@ -100,13 +100,13 @@ fn a_job_that_no_process_keeps_is_lost_whatever_its_state_says() {
     drop(lock);
     let fake = Fake::at(1);
     let (ended, lock) = fake.live(&place.home);
-    // Its keeper was killed after it had said so, before it could put the job away; or the job has written that itself.
+    // Its keeper was killed after it had written the end, before it released the lock; or the job wrote that itself.
     place.home.job(ended).append_state(&fake.ended()).unwrap();
     drop(lock);
     let found = list(&place.home, &Filter::default()).unwrap().jobs;
     assert_eq!((found[0].id, found[0].state), (ended, JobState::Lost));
     assert_eq!((found[1].id, found[1].state), (lost, JobState::Lost));
-    // A look leaves the lock as it was.
+    // Reading leaves the lock as it was.
     assert!(matches!(place.home.job(lost).liveness().unwrap(), quell_store::Liveness::Orphaned(_)));
 }
 
@@ -172,7 +172,7 @@ fn a_home_that_is_not_there_has_no_jobs_and_is_not_made() {
 fn a_list_needs_no_index() {
     let place = TestHome::new();
     let made = finish(&place.home, 12);
-    // What can neither be used nor removed as a file stands in for a read-only disk, and root meets it too.
+    // A directory in its place can neither be used nor removed as a file. It stands in for a read-only disk, also for root.
     for name in ["index.lock", "index.db", "index.new"] {
         std::fs::create_dir(place.path(name)).unwrap();
         for _ in 0..2 {
@@ -180,7 +180,7 @@ fn a_list_needs_no_index() {
             assert_eq!((found.jobs.len(), found.more), (10, 2), "{name}");
             assert_eq!(found.jobs[0].id, made[11]);
         }
-        // What is not in an index stays noted.
+        // A job that is not in an index keeps its note.
         assert_eq!(place.home.done().unwrap().len(), 12, "{name}");
         std::fs::remove_dir(place.path(name)).unwrap();
     }
@@ -211,7 +211,7 @@ fn a_row_without_a_directory_is_not_listed() {
     assert_eq!((found.jobs.len(), found.more, found.jobs[0].id), (10, 1, made[10]));
 }
 
-/// How many finished jobs a list without any of them speaks of.
+/// How many finished jobs a list without finished jobs counts.
 fn told(home: &Home, filter: Filter) -> u64 {
     list(home, &Filter { limit: Some(0), ..filter }).unwrap().more
 }
@@ -224,10 +224,10 @@ fn the_number_of_all_is_right_whatever_has_come_and_gone() {
     let made: Vec<JobId> =
         (0..12).map(|second| Fake { tags: vec![("team", "a")], ..Fake::at(second) }.finish(home)).collect();
     assert_eq!((told(home, Filter::default()), told(home, tag())), (12, 12));
-    // Taken in once more, as after a crash between the row and the note.
+    // Added once more, as after a crash between the row and the note.
     fs::write(home.dir().join("done").join(made[3].to_string()), "").unwrap();
     assert_eq!((told(home, Filter::default()), told(home, tag())), (12, 12));
-    // One that can't be read is none of them, until it can be.
+    // A job that can't be read does not count until it can be read.
     let spec = home.job(made[5]).dir().join("spec.json");
     let text = fs::read(&spec).unwrap();
     fs::write(&spec, "{").unwrap();

@@ -14,7 +14,7 @@ fn all() -> Filter {
     Filter { all: true, ..Filter::default() }
 }
 
-/// This test binary again, in a part of its own.
+/// This test binary again, in another role.
 fn other(part: &str, home: &Home) -> Child {
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "many::a_part_of_another_test", "--nocapture"])
@@ -25,7 +25,7 @@ fn other(part: &str, home: &Home) -> Child {
         .unwrap()
 }
 
-/// Nothing by itself; what another process does in the tests below.
+/// Does nothing by itself: other processes run it in the tests below.
 #[test]
 fn a_part_of_another_test() {
     let Some(dir) = std::env::var_os("QUELL_TEST_HOME") else { return };
@@ -33,7 +33,7 @@ fn a_part_of_another_test() {
     let part = std::env::var("QUELL_TEST_PART").unwrap();
     match part.as_str() {
         "list" => {
-            // No finished job is ever missing from a list that comes after one in which it was.
+            // A finished job that was in one list is in every later one.
             let mut seen = BTreeSet::new();
             while !home.dir().join("stop").exists() {
                 let found = list(&home, &all()).unwrap();
@@ -59,7 +59,7 @@ fn processes_that_list_while_jobs_end_see_all_of_them() {
     for second in 100..300 {
         Fake::at(second).finish(&place.home);
         if second % 50 == 0 {
-            // Somebody removes the index in the midst of it.
+            // Another process removes the index meanwhile.
             let _ = std::fs::remove_file(place.home.index_path());
         }
     }
@@ -90,8 +90,8 @@ fn threads_that_damage_the_index_and_ask_it_all_get_answers() {
             });
         }
         for round in 0..20_u64 {
-            // A new file with nonsense in it, put there when nobody has the old one open: SQLite's locks are those of a
-            // process, and can't stand that two of its threads have two files under one name.
+            // A new file with nonsense in it, made while no thread has the old one open: SQLite's locks belong to the
+            // process, and fail if two of its threads have two files of the same name open.
             let nonsense = place.path("nonsense");
             std::fs::write(&nonsense, vec![round as u8; 8192]).unwrap();
             let locks = ["index.gate", "index.lock"].map(|name| {
@@ -136,7 +136,7 @@ fn a_gc_that_is_killed_leaves_nothing_that_contradicts() {
         finish(&place.home, 200);
         list(&place.home, &Filter::default()).unwrap();
         let mut child = other("gc", &place.home);
-        // The instant is to be any; there is no event for that.
+        // Any instant will do; there is no event to wait for.
         std::thread::sleep(Duration::from_millis(round * 3));
         child.kill().unwrap();
         child.wait().unwrap();
@@ -153,7 +153,7 @@ fn a_gc_that_is_killed_leaves_nothing_that_contradicts() {
     }
 }
 
-/// Whoever can't write to the index leaves the notes alone: a job whose note is gone and whose row was never written
+/// A process that can't write to the index leaves the notes alone: a job whose note is gone and whose row was never written
 /// would be missing from every list until the next boot.
 #[test]
 fn a_note_is_kept_until_its_job_is_in_the_index() {

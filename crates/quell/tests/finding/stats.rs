@@ -66,7 +66,7 @@ fn a_home_without_jobs_has_sums_of_nothing() {
 
 const HOUR: u64 = 3600;
 
-/// A line of the log of the guard, so many seconds after `THEN`.
+/// A line of the audit log, this many seconds after `THEN`.
 fn audit_line(second: u64, code: &str, kind: Kind) -> String {
     let line = AuditLine {
         schema: "quell/1".into(),
@@ -79,7 +79,7 @@ fn audit_line(second: u64, code: &str, kind: Kind) -> String {
         cause: None,
         decision: match code {
             "ALLOWED" => Decision::allow("guard", "It may be done."),
-            _ => Decision::refuse(code.to_owned().into(), "guard.deny", "It may not be done.", "Ask."),
+            _ => Decision::refuse(code.parse().unwrap(), "guard.deny", "It may not be done.", "Ask."),
         },
         receipt: None,
         result: None,
@@ -87,7 +87,7 @@ fn audit_line(second: u64, code: &str, kind: Kind) -> String {
     serde_json::to_string(&line).unwrap()
 }
 
-/// Appends to the log, as whoever owns it.
+/// Appends to the log, with its owner and mode.
 fn write_log(place: &TestHome, lines: &[String]) {
     place.home.make().unwrap();
     let path = place.path("audit.jsonl");
@@ -198,7 +198,7 @@ fn by_label_the_most_common_come_first_and_a_job_counts_for_each() {
     let team = stats_of(home, &team).unwrap();
     assert_eq!(found(&team), ["team=a 3 1 0 Some(3.0)", "team=b 1 0 1 None"]);
     assert_eq!(team.jobs, 4, "the key is for the table alone");
-    // Refusals have no label: they are left out, not none.
+    // Refusals have no label: they are left out, not counted as 0.
     let web = stats(home, None, &["web".parse().unwrap()]).unwrap();
     assert_eq!(found(&web), ["team=a 2 0 0 Some(1.0)", "web= 2 0 0 Some(1.0)"]);
     assert_eq!((web.refusals, web.over_time[0].refusals), (None, None));

@@ -15,7 +15,7 @@ use crate::output;
 /// by an object of its own.
 const HELD: usize = 4 * 1024 * 1024;
 
-/// Prints what was asked for.
+/// Prints the requested part.
 pub fn answer(job: &Job, query: &LogQuery) -> Shown {
     let dir = job.dir().dir();
     let fitting = within_budget(query, |query| measure(job, query))?;
@@ -48,7 +48,7 @@ fn measure(job: &Job, query: &LogQuery) -> Result<Printed, Error> {
 
 struct Object {
     text: String,
-    /// What stands before the first line.
+    /// The text before the first line.
     head: String,
     /// Whether there is a line.
     begun: bool,

@@ -10,7 +10,7 @@ use super::print::Printer;
 /// line, and the number of lines that were too long to be matched as a whole.
 pub fn follow(job: &Job, query: &LogQuery, printer: &mut Printer) -> Result<(Cursor, u64), Error> {
     let failed = || Error::io(job.dir().dir());
-    // Before the first look, so that nothing falls between the two.
+    // Before the first reading, so that no output between the two is missed.
     let mut watch = job.watch_logs()?;
     let (mut from, mut long) = (query.since.unwrap_or_default(), 0);
     if query.tail.is_some() {

@@ -18,7 +18,7 @@ use crate::output;
 use crate::render::format;
 use print::{LineStyle, Printer};
 
-/// Shows what was asked for, and follows it if that was.
+/// Shows the requested part, and with `--follow` what is written next.
 pub fn logs(args: &LogsArgs) -> ExitCode {
     if quell::binary::closed_at_start()[1] {
         return output::to_stdout("").unwrap_or(ExitCode::from(exit::FAILED));
@@ -34,7 +34,7 @@ pub fn logs(args: &LogsArgs) -> ExitCode {
     }
 }
 
-/// How far it came, and the exit code if the output could not be written.
+/// The position after the last line, and the exit code if the output could not be written.
 type Shown = Result<(Cursor, Option<ExitCode>), Error>;
 
 fn show(args: &LogsArgs) -> Shown {
@@ -46,12 +46,12 @@ fn show(args: &LogsArgs) -> Shown {
     }
     let shown =
         if is_raw(args, &query) { raw::copy(&job, args, &query) } else { by_line(&job, args, &query) };
-    tell_unwritten(&job, query.streams);
+    report_unwritten(&job, query.streams);
     shown
 }
 
-/// Says what could not be written at the end of the log, where nothing follows that would show the gap.
-fn tell_unwritten(job: &Job, streams: Streams) {
+/// Reports output that could not be written at the end of the log, where no later output shows the gap.
+fn report_unwritten(job: &Job, streams: Streams) {
     let nothing = LogQuery { tail: Some(0), ..LogQuery::default() };
     for lost in job.unwritten().iter().filter(|lost| streams.has(lost.stream)) {
         let Ok(totals) = job.log_page(&nothing).map(|page| page.end.totals) else { continue };
@@ -139,21 +139,21 @@ fn print_all(
 /// How many bytes an answer prints.
 #[derive(Default)]
 struct Printed {
-    /// The lines, with what stands around each.
+    /// The lines, with the text around each.
     lines: u64,
     /// Everything else.
     own: u64,
 }
 
-/// The query of which nothing fits but what can't be left out.
+/// The query with the least output: no lines.
 fn without_lines(query: &LogQuery) -> LogQuery {
     LogQuery { budget: Some(0), ..query.clone() }
 }
 
-/// What a log that goes on may add to the numbers meanwhile.
+/// How many digits a growing log may add to the numbers meanwhile.
 const SLACK: u64 = 16;
 
-/// The query with so much less text that all that is printed fits into the budget, by what `measure` says; none if nothing
+/// The query with so much less text that everything printed fits into the budget, as `measure` counts it; none if nothing
 /// fits, not even without lines.
 fn within_budget(
     query: &LogQuery,
@@ -170,14 +170,14 @@ fn within_budget(
         if own > budget || text == 0 {
             return Ok(None);
         }
-        // The less text, the more is to be said of what is left out: a digit or two.
+        // With less text, the numbers of what is left out may have a digit or two more.
         let share = u128::from(text) * u128::from(budget - own) / u128::from(lines.max(1));
         text = u64::try_from(share).unwrap_or(u64::MAX).min(text - 1);
         fitting.budget = Some(text);
     }
 }
 
-/// How many bytes the lines of `query` and what quell says between them take.
+/// How many bytes the lines of `query` and quell's own lines between them take.
 fn printed(job: &Job, args: &LogsArgs, query: &LogQuery, printer: &Printer) -> Result<Printed, Error> {
     let (mut printed, mut open) = (Printed::default(), false);
     let measured = query.stream(job.dir().dir(), |entry| {
@@ -196,5 +196,5 @@ fn printed(job: &Job, args: &LogsArgs, query: &LogQuery, printer: &Printer) -> R
     Ok(printed)
 }
 
-/// What goes on as long as the reader is there.
+/// What ends when the reader closes the pipe.
 type Flow = ControlFlow<()>;

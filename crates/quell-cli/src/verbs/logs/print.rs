@@ -31,20 +31,20 @@ pub struct LineStyle {
     pub json: bool,
 }
 
-/// Prints lines. A reader that has left, or a full disk, ends it: every call says whether to go on.
+/// Prints lines, until the reader closes the pipe or the disk is full: every call returns whether to go on.
 pub struct Printer {
     out: BufWriter<Stdout>,
     id: String,
     limits: LogLimits,
     style: LineStyle,
-    /// Whether a person looks at it, and whether in colour.
+    /// Whether the output is a terminal, and whether it has colours.
     terminal: bool,
     colour: bool,
-    /// What keeps the job's output from steering the terminal.
+    /// Removes what a terminal would obey from the job's output.
     filter: Option<ControlFilter>,
     /// The stream and offset where a line that has no end yet goes on.
     open: Option<(Stream, u64)>,
-    /// Whether quell's own words go to stderr.
+    /// Whether quell's own lines go to stderr.
     apart: bool,
     trouble: Option<io::Error>,
 }
@@ -68,7 +68,7 @@ impl Printer {
         }
     }
 
-    /// Whether a person looks on.
+    /// Whether the output is a terminal.
     pub fn is_watched(&self) -> bool {
         self.terminal && !self.style.json
     }
@@ -100,7 +100,7 @@ impl Printer {
         self.put(end)
     }
 
-    /// Hands over what was printed.
+    /// Flushes what was printed.
     pub fn flush(&mut self) -> Flow {
         match self.out.flush() {
             Ok(()) => ControlFlow::Continue(()),
@@ -111,9 +111,9 @@ impl Printer {
         }
     }
 
-    /// The last of it. The exit code, if something could not be written to a reader that wants it.
+    /// Ends the output. Returns the exit code if something could not be written.
     pub fn close(mut self) -> Option<ExitCode> {
-        // The prompt that comes next is to begin a line; a file is left as it is.
+        // The next prompt must begin a line. A file is left as it is.
         if self.terminal && self.open.is_some() && self.trouble.is_none() {
             let _ = self.put_output(b"\n");
         }
@@ -143,7 +143,7 @@ impl Printer {
         if line.ended { self.put_output(b"\n") } else { ControlFlow::Continue(()) }
     }
 
-    /// What stands before a line.
+    /// The text before a line.
     pub fn stamp(&self, line: &Line) -> String {
         let stamp = || format!("{} ", Timestamp::from_unix_ns(line.time_ns));
         if self.style.timestamps { stamp() } else { String::new() }
@@ -154,7 +154,7 @@ impl Printer {
         if self.open.take().is_some() { self.put_output(b"\n") } else { ControlFlow::Continue(()) }
     }
 
-    /// What quell itself says at this place of standard output, if anything.
+    /// Where quell's own lines go at this place of standard output, if anywhere.
     pub fn notice(&self, entry: &Entry, args: &LogsArgs) -> Option<String> {
         match entry {
             _ if self.apart => None,
@@ -164,7 +164,7 @@ impl Printer {
         }
     }
 
-    /// From here on that is said on stderr.
+    /// From here on they go to stderr.
     pub fn notices_apart(&mut self) {
         self.apart = true;
     }
@@ -204,7 +204,7 @@ impl Printer {
         format!("[quell: {lines} ({bytes}) left out: {again}]")
     }
 
-    /// One of the last lines, without what is said of those before them: they end at `before`.
+    /// One of the last lines, without a note about those before `before`.
     pub fn tail(&mut self, entry: &Entry, before: &mut Cursor) -> Flow {
         match entry {
             Entry::Line(line) => self.line(line),
@@ -233,7 +233,7 @@ impl Printer {
     }
 }
 
-/// Why some of a job's output may not be there.
+/// Why some of a job's output may be missing.
 pub struct LogLimits {
     job: Job,
     max_log: Option<u64>,
@@ -263,7 +263,7 @@ impl LogLimits {
     }
 }
 
-/// Says what went wrong with writing. A reader that left is no error.
+/// Reports an error of writing. A closed pipe is not an error.
 pub fn complain(trouble: Option<io::Error>) -> Option<ExitCode> {
     let error = trouble.filter(|error| error.kind() != io::ErrorKind::BrokenPipe)?;
     output::to_stderr(&format!("quell: can't write to stdout: {error} (free some space there)\n"));

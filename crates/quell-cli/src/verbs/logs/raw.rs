@@ -11,14 +11,14 @@ use crate::args::LogsArgs;
 use crate::output;
 use crate::render::ControlFilter;
 
-/// Copies what was asked for to standard output. What was not kept is told on standard error.
+/// Copies the requested part to standard output. Gaps are reported on standard error.
 pub fn copy(job: &Job, args: &LogsArgs, query: &LogQuery) -> Shown {
     let failed = || Error::io(job.dir().dir());
     let mut watch = if args.follow { Some(job.watch_logs()?) } else { None };
     let mut reader = LogReader::open(job.dir().dir()).map_err(failed())?.only(query.streams);
     reader.seek(query.since.unwrap_or_default());
     if !args.follow {
-        // What is there now: a job that writes faster than we read would keep us for ever.
+        // Only the present output: a job may write faster than this reads.
         let nothing = LogQuery { tail: Some(0), ..LogQuery::default() };
         let totals = job.log_page(&nothing)?.end.totals;
         let now = Cursor { out: totals.stdout.bytes, err: totals.stderr.bytes };

@@ -1,4 +1,4 @@
-//! Held by a cgroup v2 that quell made: the stub is born in it, one write kills all members, and the kernel counts them.
+//! Held by a cgroup v2 that quell made. The stub starts inside it, one write kills all members, and the kernel counts them.
 
 use std::io;
 use std::path::Path;
@@ -8,18 +8,17 @@ use quell_sys::fault::{FaultPoint, fault_point};
 use quell_sys::{ChildRules, Program};
 
 use super::super::cgroup_fs::{Cgroup, CgroupError};
-use super::super::stop::Round;
+use super::super::stop::SignalRound;
 use super::{ENTERED, SpawnError, Spawned, launch};
 
 pub(super) const DEFEATED_BY: &[&str] =
     &["a descendant that moved to another cgroup and became another user, where quell is not root", ENTERED];
 
-/// A cgroup of the job's own.
 #[derive(Debug)]
 pub struct JobCgroup(Cgroup);
 
 impl JobCgroup {
-    /// Makes it below `base`, or else below this process's own cgroup.
+    /// Makes the cgroup below `base`, or below this process's own cgroup.
     pub fn acquire(id: JobId, base: Option<&Path>, limits: &Limits) -> Result<Self, CgroupError> {
         Cgroup::create(id, base, limits).map(Self)
     }
@@ -45,8 +44,8 @@ impl JobCgroup {
     }
 }
 
-/// Kills all members of a cgroup, of our own making or systemd's.
-pub(super) fn kill(cgroup: &Cgroup, round: &mut Round) {
+/// Kills all members of a cgroup, whether quell or systemd made it.
+pub(super) fn kill(cgroup: &Cgroup, round: &mut SignalRound) {
     match cgroup.kill() {
         Ok(()) => round.note = "cgroup.kill".into(),
         Err(error) => round.note = format!("cgroup.kill failed: {error}"),

@@ -1,5 +1,5 @@
-//! Chooses what holds a tree: exactly the containment that was requested, or the strongest that does not change what the program
-//! sees.
+//! Chooses what holds a tree: exactly the containment that was requested, or for `auto` the strongest one that does not change
+//! what the program sees.
 
 use std::path::Path;
 
@@ -9,8 +9,8 @@ use super::super::Unavailable;
 use super::super::cgroup_fs::CgroupError;
 use super::{Backend, JobCgroup, Pidns, Reaper, SystemdScope};
 
-/// Finds a backend for job `id`. Makes its cgroup, if it is one; nothing else exists yet. A cgroup is made below `base`, or else
-/// below this process's own.
+/// Finds a backend for job `id`. A cgroup is made here, below `base` or below this process's own cgroup. The other backends
+/// make nothing yet.
 pub fn acquire(
     id: JobId,
     base: Option<&Path>,
@@ -24,14 +24,14 @@ pub fn acquire(
         Contain::Auto => match acquire_cgroup(id, base, limits) {
             Ok(backend) => Ok(backend),
             Err(_) if limits.is_empty() => Reaper::acquire(limits).map(Backend::Reaper),
-            // A limit was requested, which only a cgroup holds, and no containment.
+            // A limit was requested and no containment: the error has to name the limit, which only a cgroup enforces.
             Err(Unavailable::Containment { why, .. }) => Err(Unavailable::limit(&why)),
             Err(error @ Unavailable::Limit { .. }) => Err(error),
         },
     }
 }
 
-/// A cgroup of our own, else a scope.
+/// A cgroup that quell makes, or a scope if quell can't make one.
 fn acquire_cgroup(id: JobId, base: Option<&Path>, limits: &Limits) -> Result<Backend, Unavailable> {
     let own = match JobCgroup::acquire(id, base, limits) {
         Ok(cgroup) => return Ok(Backend::Cgroup(cgroup)),
@@ -41,7 +41,7 @@ fn acquire_cgroup(id: JobId, base: Option<&Path>, limits: &Limits) -> Result<Bac
         Ok(scope) => return Ok(Backend::Scope(scope)),
         Err(error) => error,
     };
-    let why = format!("{own}; and no systemd user manager answers: {bus}");
+    let why = format!("{own}; and no systemd user manager replies: {bus}");
     Err(match own {
         CgroupError::NoController { .. } => Unavailable::limit(&why),
         CgroupError::NotMounted

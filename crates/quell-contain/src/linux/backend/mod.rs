@@ -1,5 +1,5 @@
-//! What holds a tree: one of four, each in its own file with the same functions. `ladder` chooses. The matches over the four
-//! are here and nowhere else.
+//! What holds a tree: one of four backends, each in its own file with the same functions. `ladder` chooses. All matches over
+//! the four are in this file.
 
 mod cgroup;
 mod ladder;
@@ -14,7 +14,7 @@ use quell_sys::{ChildRules, Launch, Polled, Program};
 
 use super::cgroup_fs::{Cgroup, own_dir};
 use super::containment::{Birth, KeeperReport, SpawnError};
-use super::stop::Round;
+use super::stop::SignalRound;
 use cgroup::JobCgroup;
 pub(super) use ladder::acquire;
 use pidns::Pidns;
@@ -22,7 +22,6 @@ use reaper::Reaper;
 pub(super) use scope::BUS_PATIENCE;
 use scope::SystemdScope;
 
-/// What holds a tree.
 #[derive(Debug)]
 pub(super) enum Backend {
     Reaper(Reaper),
@@ -31,7 +30,7 @@ pub(super) enum Backend {
     Pidns(Pidns),
 }
 
-/// A stub that waits for its go.
+/// A stub that waits until it may execute the program.
 pub(super) struct Spawned {
     /// Our direct child.
     pub pid: u32,
@@ -40,19 +39,19 @@ pub(super) struct Spawned {
     pub held: Result<(), String>,
 }
 
-/// What is known of the end of a root.
+/// Whether and how a root has ended.
 pub(super) enum RootExit {
     NotYet,
-    /// None: the init of a PID namespace was killed before it could report the outcome.
+    /// None if the init of a PID namespace was killed before it could report the outcome.
     Ended(Option<RootOutcome>),
 }
 
 /// How a tree is kept from growing while it is killed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Brake {
-    /// The kernel holds it.
+    /// The kernel prevents new processes.
     Held,
-    /// Nothing does: each member has to be stopped.
+    /// Nothing prevents them: each member has to be stopped.
     StopMembers,
 }
 
@@ -62,7 +61,7 @@ impl Backend {
         Self::Reaper(Reaper)
     }
 
-    /// What a lost keeper had, as far as it is still there.
+    /// What held the tree of a lost keeper, if it still exists.
     pub fn reopen(id: JobId, reported: &KeeperReport) -> Self {
         match reported.held {
             Some(ContainmentKind::Pidns) => Self::Pidns(Pidns::reopen()),
@@ -84,7 +83,7 @@ impl Backend {
         }
     }
 
-    /// The cgroup that holds the tree, if one does.
+    /// The cgroup that holds the tree, if any.
     pub fn cgroup(&self) -> Option<&Cgroup> {
         match self {
             Self::Cgroup(backend) => Some(backend.cgroup()),
@@ -98,7 +97,7 @@ impl Backend {
         matches!(self, Self::Pidns(_))
     }
 
-    /// Makes the stub. With an error, no process is left.
+    /// Makes the stub. On an error, no process is left.
     pub fn spawn(&mut self, id: JobId, program: &Program, rules: &ChildRules) -> Result<Spawned, SpawnError> {
         match self {
             Self::Reaper(backend) => backend.spawn(program, rules),
@@ -129,7 +128,7 @@ impl Backend {
         }
     }
 
-    /// Whether the root was stopped by job control since this was last asked.
+    /// Whether job control has stopped the root since the last call.
     pub fn take_root_stop(&mut self, child: Option<ProcId>) -> bool {
         match self {
             Self::Pidns(backend) => backend.take_root_stop(),
@@ -152,8 +151,8 @@ impl Backend {
         }
     }
 
-    /// Kills what the kernel kills as one; `child` is our direct child.
-    pub fn kill(&self, child: Option<ProcId>, round: &mut Round) {
+    /// Kills what the kernel can kill as a whole. `child` is our direct child.
+    pub fn kill(&self, child: Option<ProcId>, round: &mut SignalRound) {
         match self {
             Self::Reaper(_) => {}
             Self::Cgroup(_) | Self::Scope(_) => {
@@ -165,7 +164,7 @@ impl Backend {
         }
     }
 
-    /// Gives back what was made for the job. Fails while a process is in it.
+    /// Removes what was made for the job. Fails while a process is in it.
     pub fn release(&self) -> io::Result<()> {
         match self {
             Self::Cgroup(backend) => backend.release(),
@@ -175,12 +174,12 @@ impl Backend {
     }
 }
 
-/// What no containment but a PID namespace keeps a job from.
+/// What defeats every containment except a PID namespace.
 const ENTERED: &str = "a descendant that entered the PID namespace of another program: its orphans there are not killed, and the \
      verdict is `unproven` while one may be alive; one that also joined that program's cgroup and mounts can't be told \
      from its own processes";
 
-/// What could defeat a containment, in words for receipts, `quell status` and `quell doctor`.
+/// What can defeat a containment, as text for receipts, `quell status` and `quell doctor`.
 pub fn defeated_by(kind: ContainmentKind) -> Vec<String> {
     let common = [
         "a process that another program starts on the job's behalf (a service manager, a container engine, at, cron)",
@@ -194,13 +193,13 @@ pub fn defeated_by(kind: ContainmentKind) -> Vec<String> {
     own.iter().chain(&common).map(|&text| text.to_owned()).collect()
 }
 
-/// The cgroup of a lost keeper. If the keeper could not report it any more, its name is known.
+/// The cgroup of a lost keeper. If the keeper did not report it, it is found by its name.
 fn reported_cgroup(id: JobId, reported: &KeeperReport) -> Option<Cgroup> {
     let named = || Some(reported.base.clone().or_else(|| own_dir().ok())?.join(Cgroup::name(id)));
     Cgroup::open(&reported.cgroup.clone().or_else(named)?).ok()
 }
 
-/// Makes a stub in our own PID namespace, born in the cgroup if there is one. Also returns whether it was.
+/// Makes a stub in our own PID namespace, inside the cgroup if there is one. The second value tells whether it started inside.
 fn launch(
     program: &Program,
     rules: &ChildRules,

@@ -1,4 +1,5 @@
-//! Held by a PID namespace: quell's own init is above the root, and when it dies, the kernel kills every process in it.
+//! Held by a PID namespace. quell's own init is above the root, and when it dies, the kernel kills every process in the
+//! namespace.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
@@ -9,26 +10,27 @@ use quell_sys::{ChildRules, PidFd, Polled, Program, Report, Sent};
 
 use super::super::Unavailable;
 use super::super::containment::Birth;
-use super::super::stop::Round;
+use super::super::stop::SignalRound;
 use super::{RootExit, SpawnError, Spawned};
 
 pub(super) const DEFEATED_BY: &[&str] = &[];
 
-/// A PID namespace, or the plan for one.
+/// A PID namespace, which exists once the root is spawned.
 #[derive(Debug)]
 pub struct Pidns {
-    /// The limit of processes, init included.
+    /// The limit on processes, including init.
     procs: Option<u64>,
-    /// Where init reports the root's end, until that was read.
+    /// The pipe on which init reports the root's end. None once the report was read.
     report: Option<OwnedFd>,
-    /// How the root ended, while init, alone by then, is about to exit.
+    /// The root's outcome, once init is alone in the namespace and about to exit.
     leaving: Option<RootOutcome>,
     /// Whether init has reported that the root was stopped.
     root_stopped: bool,
 }
 
 impl Pidns {
-    /// In a user namespace of its own RLIMIT_NPROC counts just the tree. Root is exempt from it, and needs no user namespace.
+    /// RLIMIT_NPROC counts only the tree, because a user namespace has its own count. Root is exempt from that limit, and needs
+    /// no user namespace.
     pub fn acquire(limits: &Limits) -> Result<Self, Unavailable> {
         if limits.memory.is_some() || limits.cpu.is_some() {
             return Err(Unavailable::limit("a PID namespace holds no memory or CPU limit; a cgroup does"));
@@ -42,7 +44,7 @@ impl Pidns {
         Ok(Self { procs: limits.procs.map(|procs| procs + 1), ..Self::reopen() })
     }
 
-    /// The namespace of a lost keeper: its init died with the keeper, and its report is lost.
+    /// The namespace of a lost keeper. Its init died with the keeper, so there is no report.
     pub fn reopen() -> Self {
         Self { procs: None, report: None, leaving: None, root_stopped: false }
     }
@@ -74,7 +76,7 @@ impl Pidns {
             self.report = None;
             match reported {
                 Some(Report::Ended { outcome, others: true }) => return RootExit::Ended(Some(outcome)),
-                // Alone, init exits with its report. Its end is the proof, and comes as a SIGCHLD.
+                // Alone, init exits right after its report. Its exit is the proof, and raises SIGCHLD.
                 Some(Report::Ended { outcome, others: false }) => self.leaving = Some(outcome),
                 Some(Report::Stopped) | None => {}
             }
@@ -89,7 +91,7 @@ impl Pidns {
         std::mem::take(&mut self.root_stopped)
     }
 
-    pub fn kill(&self, init: Option<ProcId>, round: &mut Round) {
+    pub fn kill(&self, init: Option<ProcId>, round: &mut SignalRound) {
         let Some(init) = init else { return };
         // Our unreaped child: its PID can't be reused.
         let sent = PidFd::open(init.pid).map_or(Sent::Gone, |pidfd| pidfd.signal(Signal::KILL));

@@ -1,4 +1,4 @@
-//! Held by the reaper alone: subreaper, session and group. It also works under each of the others.
+//! Held by the reaper alone: subreaper, session and process group. These also work in the other containments.
 
 use quell_core::Limits;
 use quell_sys::{ChildRules, Program};
@@ -12,7 +12,7 @@ pub(super) const DEFEATED_BY: &[&str] = &[
     ENTERED,
 ];
 
-/// Nothing but the keeper itself, which is a subreaper.
+/// Makes nothing: the keeper itself is the subreaper.
 #[derive(Debug)]
 pub struct Reaper;
 

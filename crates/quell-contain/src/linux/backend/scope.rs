@@ -1,4 +1,4 @@
-//! Held by a systemd scope: a cgroup that the user's service manager makes, where quell may not make one itself.
+//! Held by a systemd scope: a cgroup that the user's service manager makes, for hosts where quell may not make one itself.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use super::super::cgroup_fs::{Cgroup, dir_of_process};
 use super::super::systemd::{self, ScopeError, ScopeRequest};
 use super::{SpawnError, Spawned, launch};
 
-/// How long the user's systemd may take to answer.
+/// How long the user's systemd may take to reply.
 pub(in super::super) const BUS_PATIENCE: Duration = Duration::from_secs(5);
 
-/// A scope. It exists only once there is a process to put into it.
+/// A scope. systemd makes it together with its first process.
 #[derive(Debug)]
 pub struct SystemdScope {
     limits: Limits,
@@ -20,7 +20,7 @@ pub struct SystemdScope {
 }
 
 impl SystemdScope {
-    /// Asks whether there is a service manager.
+    /// Checks that a service manager replies.
     pub fn acquire(limits: &Limits) -> Result<Self, ScopeError> {
         systemd::probe(BUS_PATIENCE).map(|()| Self { limits: *limits, cgroup: None })
     }
@@ -53,7 +53,7 @@ impl SystemdScope {
         };
         systemd::start(&request, BUS_PATIENCE).map_err(|error| error.to_string())?;
         let dir = dir_of_process(&pid.to_string()).map_err(|error| error.to_string())?;
-        // The manager accepts a limit even if it lacks the controller to hold it.
+        // The manager accepts a limit even if it lacks the controller to enforce it.
         for (wanted, file) in [
             (limits.memory.is_some(), "memory.max"),
             (limits.procs.is_some(), "pids.max"),

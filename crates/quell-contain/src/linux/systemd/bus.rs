@@ -1,4 +1,4 @@
-//! A connection to the user's manager: addresses, the socket, and calls, all of it under one deadline.
+//! A connection to the user's systemd manager: addresses, the socket and calls, all with one deadline.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -16,7 +16,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use super::ScopeError;
 use super::wire::{ENDIAN, ERROR, In, MANAGER_CALL, Message, Out};
 
-/// Whom a call is for.
+/// The receiver of a call.
 pub(super) struct Object {
     pub(super) name: &'static str,
     pub(super) path: &'static str,
@@ -31,13 +31,13 @@ pub(super) const MANAGER: Object = Object {
 pub(super) const BUS: Object =
     Object { name: "org.freedesktop.DBus", path: "/org/freedesktop/DBus", interface: "org.freedesktop.DBus" };
 
-/// Where a user manager may be reached.
+/// An address at which a user manager may be reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BusAddress {
     /// The socket's path, or its abstract name.
     pub(super) name: OsString,
     pub(super) is_abstract: bool,
-    /// The manager's own socket, without a bus between: no Hello, no match rules.
+    /// It is the manager's own socket, without a bus: no Hello, no match rules.
     pub(super) direct: bool,
 }
 
@@ -48,9 +48,9 @@ impl fmt::Display for BusAddress {
     }
 }
 
-/// The addresses to try, best first: what DBUS_SESSION_BUS_ADDRESS names, then the bus and the manager's own
-/// socket in XDG_RUNTIME_DIR. The latter two serve shells whose bus is not the manager's (dbus-run-session), and
-/// the last one hosts without a user bus. None of them is promised to exist.
+/// The addresses to try, best first: DBUS_SESSION_BUS_ADDRESS, then the bus and the manager's own socket in XDG_RUNTIME_DIR.
+/// The bus there is for shells that have another session bus (dbus-run-session), the manager's socket for hosts without a user
+/// bus. None of them need exist.
 pub(super) fn bus_addresses() -> Result<Vec<BusAddress>, ScopeError> {
     let set = |name| env::var_os(name).filter(|value| !value.is_empty());
     let (session, runtime) = (set("DBUS_SESSION_BUS_ADDRESS"), set("XDG_RUNTIME_DIR"));
@@ -76,7 +76,7 @@ pub(super) fn addresses(session: Option<&OsStr>, runtime: Option<&OsStr>) -> Vec
     found
 }
 
-/// One entry of a D-Bus address list, `unix:path=/run/user/0/bus,guid=…`; None for what is not a unix socket.
+/// One entry of a D-Bus address list, `unix:path=/run/user/0/bus,guid=…`. None if it is not a Unix socket.
 pub(super) fn unix_socket(entry: &[u8]) -> Option<BusAddress> {
     let pairs = entry.strip_prefix(b"unix:")?;
     pairs.split(|&b| b == b',').find_map(|pair| {
@@ -107,12 +107,12 @@ pub fn unescape(value: &[u8]) -> Option<Vec<u8>> {
     Some(plain)
 }
 
-/// A connection that has authenticated. Nothing on it waits beyond the deadline.
+/// An authenticated connection. No operation on it waits beyond the deadline.
 pub(super) struct Bus {
     pub(super) stream: UnixStream,
     pub(super) address: BusAddress,
     pub(super) deadline: Instant,
-    /// What is under way, for the error.
+    /// The operation under way, for the error.
     pub(super) step: &'static str,
     pub(super) serial: u32,
     pub(super) output: Vec<u8>,
@@ -131,7 +131,7 @@ impl Bus {
         Ok(bus)
     }
 
-    /// EXTERNAL without a name: the peer takes our uid from the socket, which is right in a user namespace too.
+    /// EXTERNAL without a name: the peer takes our uid from the socket, which is correct in a user namespace too.
     pub(super) fn authenticate(&mut self) -> io::Result<()> {
         loop {
             let Some(end) = self.input.windows(2).position(|pair| pair == b"\r\n") else {
@@ -149,8 +149,8 @@ impl Bus {
         }
     }
 
-    /// Queues a method call: all go out as one write, and the bus keeps their order. The receiver is not started
-    /// if it is absent, so that a bus without a manager says so at once.
+    /// Queues a method call. All calls are sent with one write, and the bus keeps their order. NO_AUTO_START makes a bus
+    /// without a manager reply with an error at once.
     pub(super) fn call(&mut self, to: &Object, member: &'static str, signature: &str, body: Out) {
         const METHOD_CALL: u8 = 1;
         const NO_AUTO_START: u8 = 2;
@@ -175,7 +175,7 @@ impl Bus {
         self.output.extend(body.0);
     }
 
-    /// Sends what is queued and waits for a message. An error answer to any of our calls ends the exchange.
+    /// Sends what is queued and waits for a message. An error reply to any of our calls ends the exchange.
     pub(super) fn receive(&mut self) -> Result<Message, ScopeError> {
         let message = loop {
             match Message::take(&mut self.input) {
@@ -240,7 +240,7 @@ pub(super) fn open_socket(address: &BusAddress, deadline: Instant) -> io::Result
     let socket =
         rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     loop {
-        // A connect waits while the listener's backlog is full; the send timeout bounds it.
+        // A connect blocks while the listener's backlog is full, until the send timeout.
         set_socket_timeout(&socket, Timeout::Send, Some(time_left(deadline)?))?;
         match rustix::net::connect(&socket, &target) {
             Ok(()) => break,

@@ -1,10 +1,9 @@
-//! Asks the user's own systemd manager for a delegated scope: the way to a cgroup of one's own without root.
+//! Asks the user's systemd manager for a delegated scope, which is how a user without root gets a cgroup.
 //!
-//! The manager is reached over the user bus by a D-Bus client that knows four calls and one signal. It is our
-//! own because this is on the way to exec, and a bus may be absent, dead or hung: every step, the connect
-//! included, ends at one deadline. The client crates can't promise that (rustbus 0.19 has no deadline before it
-//! is authenticated, spins for ever on a bus that hangs up until then, and leaks its socket into children) or
-//! bring an async runtime (zbus).
+//! The manager is reached over the user bus by a D-Bus client that knows four calls and one signal. It is our own because a job
+//! waits for it before exec, and a bus may be absent, dead or hung: every step, including the connect, ends at one deadline.
+//! The client crates can't do that (rustbus 0.19 has no deadline before it is authenticated, spins for ever if the bus hangs up
+//! until then, and leaks its socket into children) or need an async runtime (zbus).
 //!
 //! ```text
 //! connect -> EXTERNAL -> Hello, AddMatch, StartTransientUnit -> job path -> JobRemoved "done" -> /proc/PID/cgroup
@@ -25,16 +24,16 @@ use wire::{In, Out, SIGNAL};
 #[cfg(feature = "fuzzing")]
 pub use bus::unescape;
 
-/// Takes one message off the front of `input`, as the client does; how long its body and its name are.
+/// Takes one message off the front of `input`, as the client does. Returns the lengths of its body and its name.
 #[cfg(feature = "fuzzing")]
 pub fn take_message(input: &mut Vec<u8>) -> Option<Option<(usize, usize)>> {
     wire::Message::take(input).map(|taken| taken.map(|message| (message.body.len(), message.name.len())))
 }
 
-/// What the scope is asked for.
+/// The properties of the scope.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ScopeRequest<'a> {
-    /// The unit's name, `quell-<id>.scope`, new to the manager.
+    /// The unit's name, `quell-<id>.scope`. No other unit may have it.
     pub unit: &'a str,
     /// What `systemctl --user status` shows.
     pub description: &'a str,
@@ -44,7 +43,7 @@ pub(crate) struct ScopeRequest<'a> {
     pub memory_max: Option<u64>,
     /// Processes and threads.
     pub tasks_max: Option<u64>,
-    /// Processors' worth of time; 1.5 is one and a half.
+    /// CPU time per second: 1.5 is one and a half CPUs.
     pub cpu_cores: Option<f64>,
 }
 
@@ -69,7 +68,7 @@ pub(crate) enum ScopeError {
     NotMoved { pid: u32, found: String, unit: String },
 }
 
-/// Does a user manager answer? Changes nothing.
+/// Checks that a user manager replies. Changes nothing.
 pub(crate) fn probe(timeout: Duration) -> Result<(), ScopeError> {
     on_first_manager(&bus_addresses()?, timeout, |bus| {
         bus.call(&Object { interface: "org.freedesktop.DBus.Peer", ..MANAGER }, "Ping", "", Out::default());
@@ -78,19 +77,19 @@ pub(crate) fn probe(timeout: Duration) -> Result<(), ScopeError> {
     })
 }
 
-/// Starts the scope with `req.pid` in it. Returns its cgroup, as the `0::` line of /proc/PID/cgroup gives it;
-/// the cgroup is the caller's to divide, and systemd removes it once it is empty.
+/// Starts the scope with `req.pid` in it. Returns its cgroup, as in the `0::` line of /proc/PID/cgroup. The caller may make
+/// cgroups below it, and systemd removes it once it is empty.
 ///
-/// After an error the manager may still be about to move `req.pid` (a late answer is not taken back): give up
-/// that stub and start another for the next containment.
+/// After an error the manager may still move `req.pid` later. So the caller has to discard that stub and start another one for
+/// the next containment.
 pub(crate) fn start(req: &ScopeRequest<'_>, timeout: Duration) -> Result<String, ScopeError> {
     on_first_manager(&bus_addresses()?, timeout, |bus| start_on(bus, req))?;
     cgroup_of(req)
 }
 
-/// Asks for the unit and waits until its start job is done.
+/// Requests the unit and waits until its start job is done.
 fn start_on(bus: &mut Bus, req: &ScopeRequest<'_>) -> Result<(), ScopeError> {
-    // Before the call, and narrowed to our unit (the third argument), so that no other job wakes us.
+    // Before the call, and only for our unit (the third argument), so that no other unit's job wakes us.
     let mut rule = Out::default();
     rule.string(&format!(
         "type='signal',sender='{}',interface='{}',member='JobRemoved',arg2='{}'",
@@ -146,20 +145,20 @@ fn unit_properties(req: &ScopeRequest<'_>) -> Out {
     body
 }
 
-/// Where the kernel says that the stub is: the proof that the move took place.
+/// The stub's cgroup as the kernel reports it, which proves that it was moved.
 fn cgroup_of(req: &ScopeRequest<'_>) -> Result<String, ScopeError> {
     let path = format!("/proc/{}/cgroup", req.pid);
     let text = fs::read_to_string(&path).map_err(|error| ScopeError::ReadCgroup { path, error })?;
     let found = text.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or_default();
-    // "/../" is a cgroup outside of our cgroup namespace: we have no path to it.
+    // "/../" is a cgroup outside of our cgroup namespace, which has no path here.
     if found.rsplit('/').next() != Some(req.unit) || found.starts_with("/../") {
         return Err(ScopeError::NotMoved { pid: req.pid, found: found.into(), unit: req.unit.into() });
     }
     Ok(found.into())
 }
 
-/// Runs `ask` on the first address where a manager answers; all of them share one deadline. The error is that
-/// of the best address.
+/// Runs `ask` on the first address where a manager replies. All addresses share one deadline. If all fail, the error is that of
+/// the first.
 fn on_first_manager<T>(
     addresses: &[BusAddress],
     timeout: Duration,
@@ -169,7 +168,7 @@ fn on_first_manager<T>(
     let mut first = None;
     for address in addresses {
         match Bus::connect(address, deadline).and_then(|mut bus| ask(&mut bus)) {
-            // Nothing was asked of any manager yet, so the next address may be tried.
+            // No manager has got a request yet, so the next address may be tried.
             Err(error @ (ScopeError::Connect { .. } | ScopeError::NoManager { .. })) => {
                 first = first.or(Some(error));
             }

@@ -1,4 +1,4 @@
-//! The client against buses that answer, hang, lie and leave.
+//! The client with buses that reply, hang, send garbage and disconnect.
 
 use super::bus::*;
 use super::wire::*;
@@ -59,7 +59,7 @@ fn the_runtime_directory_comes_after_the_session_address_and_once() {
     assert_eq!(addresses(None, None), []);
 }
 
-/// A listener in the abstract namespace: nothing to clean up.
+/// A listener in the abstract namespace, which leaves no file.
 fn listener(test: &str) -> (UnixListener, BusAddress) {
     let name = format!("quell-scope-{}-{test}", std::process::id());
     let address = SocketAddr::from_abstract_name(&name).expect("an abstract address");
@@ -82,7 +82,7 @@ fn ask(addresses: &[BusAddress], timeout: Duration) -> Result<(), ScopeError> {
     on_first_manager(addresses, timeout, |bus| start_on(bus, &request()))
 }
 
-/// Authenticates one client, sends `answers` and holds the line until the client leaves.
+/// Authenticates one client, sends `answers` and keeps the connection until the client disconnects.
 fn bus_that_answers(test: &str, answers: &[Vec<u8>]) -> Result<(), ScopeError> {
     let (listener, address) = listener(test);
     thread::scope(|scope| {
@@ -161,7 +161,7 @@ fn a_bus_that_never_stops_talking_is_left_at_the_deadline() {
 fn a_full_backlog_is_left_at_the_deadline() {
     let (listener, address) = listener("backlog");
     rustix::net::listen(&listener, 0).expect("a backlog of one");
-    // A client that left is still in the queue.
+    // A client that disconnected is still in the queue.
     let queued = open_socket(&address, Instant::now() + LONG);
     drop(queued.expect("room for one"));
     let full = open_socket(&address, Instant::now() + BRIEF).expect_err("no room for two");

@@ -1,4 +1,4 @@
-//! D-Bus messages as bytes, as far as four calls and one signal need them.
+//! D-Bus messages as bytes, as far as the four calls and the signal need them.
 
 /// The peer is on this machine, so both sides write in its byte order.
 pub(super) const ENDIAN: u8 = if cfg!(target_endian = "big") { b'B' } else { b'l' };
@@ -69,7 +69,7 @@ impl Out {
     }
 }
 
-/// What we look at in a message.
+/// The parts of a message that are used.
 #[derive(Debug, PartialEq)]
 pub(super) struct Message {
     pub(super) kind: u8,
@@ -80,11 +80,10 @@ pub(super) struct Message {
 }
 
 impl Message {
-    /// Takes one message off the front of `input`: Some(None) when it is not complete yet, None when it is
-    /// malformed.
+    /// Takes one message off the front of `input`. Some(None) if it is not complete yet, None if it is malformed.
     pub(super) fn take(input: &mut Vec<u8>) -> Option<Option<Self>> {
         const HEAD: usize = 16;
-        // Nothing that we ask for has an answer near this size.
+        // No reply to our calls is nearly this long.
         const MAX: usize = 1 << 20;
         if input.len() < HEAD {
             return Some(None);
@@ -124,7 +123,7 @@ impl Message {
     }
 }
 
-/// Unmarshals values; None when the bytes end too soon.
+/// Unmarshals values. None if the bytes end too early.
 pub(super) struct In<'a> {
     pub(super) bytes: &'a [u8],
     pub(super) at: usize,

@@ -23,7 +23,7 @@ mod pipes;
 const CHUNK: usize = 64 * 1024;
 /// How much is taken before other sources get their turn, and from a pipe at once: all that a pipe holds.
 const IN_A_ROW: usize = burst::WIDE;
-/// How much a last read takes: far more than pipes hold. A process that still writes then is not part of the tree.
+/// How much a last read takes: far more than pipes hold. A process that still writes then is not a member.
 const AT_LAST: usize = 16 * IN_A_ROW;
 
 /// What one look at the pipes has found.
@@ -163,7 +163,7 @@ impl OutputCapture {
                 }
             };
             if relayed.is_some() {
-                // An empty relay sends the next read back to the pipe, whatever the count says.
+                // If the relay is empty, the next read is from the pipe, whatever the count says.
                 self.relayed = if length == 0 { 0 } else { self.relayed.saturating_sub(length) };
             }
             round.taken += length;

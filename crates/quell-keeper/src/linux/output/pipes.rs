@@ -1,8 +1,8 @@
 //! Both ends of a job's output: two pipes, or a terminal.
 //!
-//! They are made before the keeper is forked, so that its standby has them too. What was written and not read when a keeper
-//! is killed is still there. What it was just taking out has gone to the disk, or to a relay that the standby has as well
-//! (`burst.rs`), in one step.
+//! They are made before the keeper is forked, so that its standby has them too. If the keeper is killed, bytes that it has not
+//! read are still there. Bytes that it was just reading have moved to the disk in one step, or to a relay that the standby has
+//! as well (`burst.rs`).
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};

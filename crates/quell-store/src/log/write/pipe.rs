@@ -1,4 +1,4 @@
-//! From a pipe into a capture, with nothing lost in between.
+//! Moves bytes from a pipe into a capture without losing any.
 
 use std::fs::File;
 use std::io;
@@ -13,32 +13,31 @@ use super::{CaptureWriter, POINT, line_ends};
 #[path = "pipe_tests.rs"]
 mod tests;
 
-/// How much is looked at together: it is still in the processor's cache when its lines are counted.
+/// How much is read at once: it is still in the CPU's cache when its lines are counted.
 const PIECE: usize = 64 * 1024;
 const PAGE: usize = 4096;
 
-/// What became of bytes in a pipe.
+/// What happened to the bytes in a pipe.
 #[derive(Debug)]
 pub enum Taken {
     /// There were none.
     Nothing,
     /// Some were taken.
     Bytes {
-        /// How many.
         length: usize,
-        /// Whether these were all that the pipe had.
+        /// Whether the pipe is empty now.
         all: bool,
-        /// With an error they are cut.
+        /// On an error they were cut.
         kept: io::Result<()>,
     },
-    /// They could not be written, and are in the pipe still.
+    /// They could not be written, and are still in the pipe.
     Refused,
 }
 
 impl CaptureWriter {
-    /// Adds what is in `pipe`, at most `most` bytes, and shows it to `see`, piece by piece; `buffer` is as large as it has
-    /// to be for that. `time_ns` as for [`Self::write`]. If the writer is killed here, each byte is in the pipe or on the
-    /// disk: another one goes on with [`Self::resume`], and nothing is missing.
+    /// Adds at most `most` bytes from `pipe`, and passes them to `see`, piece by piece. `buffer` grows as needed. `time_ns` is
+    /// as in [`Self::write`]. If the writer is killed here, each byte is in the pipe or on the disk: another writer continues
+    /// with [`Self::resume`], and nothing is missing.
     pub fn take(
         &mut self,
         pipe: impl AsFd,
@@ -58,7 +57,7 @@ impl CaptureWriter {
             Ok(0) => return Taken::Nothing,
             Ok(length) => length,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Taken::Nothing,
-            // A full disk, or one that can't do this.
+            // The disk is full, or does not support this.
             Err(_) => return Taken::Refused,
         };
         fault_point(Step::OutputTaken);
@@ -75,11 +74,10 @@ impl CaptureWriter {
     }
 }
 
-/// Shows `length` bytes of `file` to `see`, those from `start` on.
+/// Passes `length` bytes of `file` from `start` on to `see`.
 ///
-/// They are read to the place in a page of memory at which they are in their page of the file: there are processors that
-/// copy ten times slower to a place that is up to 31 bytes further on, and an allocator's first block begins 16 bytes behind
-/// the start of a page.
+/// They are read to the same offset in a page of memory as in their page of the file: some CPUs copy ten times slower to an
+/// address that is up to 31 bytes higher, and an allocator's first block begins 16 bytes after the start of a page.
 fn read_back(
     file: &File,
     mut start: u64,
@@ -88,7 +86,7 @@ fn read_back(
     mut see: impl FnMut(&[u8]),
 ) -> io::Result<()> {
     let piece = length.min(PIECE);
-    // What a quiet program says is not worth a page more.
+    // A quiet program's output is not worth another page.
     let spare = if length < PAGE { 0 } else { PAGE };
     if buffer.len() < piece + spare {
         buffer.resize(piece + spare, 0);

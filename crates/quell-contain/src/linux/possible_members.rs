@@ -1,8 +1,8 @@
-//! Processes that may be the job's although nothing proves it. While there is one, the job is not proven to be gone.
+//! Processes that may be members although nothing proves it. While there is one, the verdict is `unproven`.
 //!
-//! A process can give up everything that ties it to its job: its environment, its session, its cgroup. Two facts stay.
-//! It is not older than the job. And once its parent is dead, its parent is a process that adopts orphans: the init of
-//! its PID namespace, or a subreaper above the job, which is older than the job.
+//! A process can give up everything that ties it to its job: its environment, its session, its cgroup. Two facts remain. It is
+//! not older than the job. And once its parent has died, its new parent is a process that adopts orphans: the init of its PID
+//! namespace, or a subreaper above the job, which is older than the job.
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
@@ -12,79 +12,52 @@ use quell_core::{JobId, ProcId, SessionKind};
 use quell_sys::{PidFd, Polled, Stat};
 
 use super::cgroup_fs::v2_path;
+use super::job_id::{earliest_start, latest_root_start};
 use super::keeper_cgroup::cgroups_of;
 
 /// The variables that shells set for what they start.
 const SHELLS: [&[u8]; 4] = [b"PWD=", b"OLDPWD=", b"SHLVL=", b"_="];
-/// How long all processes of the host are read at the end of a recovery, until none can have been missed.
+/// How long a recovery reads the processes of the host, at most, until none can have been missed.
 const LAST_LOOK: Duration = Duration::from_secs(2);
-/// How often the processes in namespaces of others are read again because one of them had exited meanwhile.
+/// How often the processes in other PID namespaces are read again because one of them has exited meanwhile.
 const FEW_PASSES: usize = 16;
-/// How long a process that exits is waited for, before it is looked at again.
+/// How long an exiting process is waited for before it is read again.
 const EXIT: Duration = Duration::from_millis(10);
-/// No host starts more processes in a second. It says how soon PIDs can be used again.
+/// No host starts more processes per second. Tells how soon PIDs can be reused.
 const STARTS_PER_SECOND: u64 = 10_000;
-/// How many PIDs are given out, at most, while all processes are listed.
+/// How many PIDs are given out, at most, while the processes are listed.
 const NEWER: u32 = 64;
-/// How many processes are named.
+/// How many processes a message names.
 const NAMED: usize = 5;
-/// How much earlier than its id a job can have begun, in seconds: the wall clock is not the kernel's clock.
-const SLACK: u64 = 1;
-/// How long after that, in seconds, its first root is born at the latest.
-const BIRTH: u64 = 3;
 
-/// The earliest start time that a process of job `id` can have; 0 if the id is older than this boot. A job can rewrite its
-/// record, but not its id.
-///
-/// An id of this boot has the kernel's clock in it, which cannot be set. Of another one only the wall clock is known; 0 if
-/// that can't be right.
-pub fn earliest_start(id: JobId) -> u64 {
-    let of_this_boot = super::birth::boot_bits().and_then(|boot| id.ticks_since(boot));
-    if let Some(ticks) = of_this_boot.filter(|ticks| *ticks <= quell_sys::ticks_since_boot()) {
-        return ticks;
-    }
-    let Some(age) = quell_sys::unix_ms().checked_sub(id.unix_ms()) else { return 0 };
-    let per_second = quell_sys::ticks_per_second();
-    let age = (age / 1000 + SLACK).saturating_mul(per_second);
-    quell_sys::ticks_since_boot().saturating_sub(age)
-}
-
-/// When job `id` started: as its first root did, if the id agrees; else at the earliest that the id allows.
-pub(super) fn start_of(id: JobId, root: Option<ProcId>) -> u64 {
-    let by_id = earliest_start(id);
-    let latest = by_id + BIRTH * quell_sys::ticks_per_second();
-    root.map(|root| root.start).filter(|start| by_id == 0 || (by_id..latest).contains(start)).unwrap_or(by_id)
-}
-
-/// What is known of every process of a job.
+/// The facts that hold for every process of a job.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Doubt {
-    /// None of them started earlier.
-    pub born: u64,
-    /// Its root was born before this, and those above it before the root.
-    pub begun: u64,
-    /// Whether the root made a session of its own.
+pub(super) struct PossibleMembers {
+    /// No process of the job has an earlier start time.
+    pub not_before: u64,
+    /// The root started before this time, and its ancestors before the root.
+    pub root_before: u64,
+    /// Whether the root has a session of its own.
     pub session: SessionKind,
 }
 
-impl Doubt {
-    /// What is known of job `id`, whose root is said to be this one. That may be forged, so it is the id that counts where
-    /// it can tell.
+impl PossibleMembers {
+    /// The facts for job `id` with this recorded root. The record can be forged, so the id decides where it can.
     pub fn of(id: JobId, root: Option<ProcId>, session: SessionKind) -> Self {
         let (by_id, start) = (earliest_start(id), root.map(|root| root.start));
         if by_id == 0 {
-            return Self { born: start.unwrap_or(0), begun: start.unwrap_or(u64::MAX), session };
+            return Self { not_before: start.unwrap_or(0), root_before: start.unwrap_or(u64::MAX), session };
         }
-        // A root that is older than the id is forged, or the clock was set back: then the id is too young.
-        let born = start.map_or(by_id, |start| start.min(by_id));
-        Self { born, begun: by_id + BIRTH * quell_sys::ticks_per_second(), session }
+        // A root that is older than the id is forged, or the clock was set back and the time in the id is too late.
+        let not_before = start.map_or(by_id, |start| start.min(by_id));
+        Self { not_before, root_before: latest_root_start(by_id), session }
     }
 
-    /// Looks at all processes of this host after the job's keepers were lost. Why the job may have processes; none if it
-    /// can have none.
+    /// Looks at all processes of the host after the job's keepers were lost. Returns why the job may have living processes, or
+    /// None if it can't have any.
     pub fn after_loss(&self) -> Option<String> {
         if !quell_sys::in_first_time_namespace() {
-            // The kernel shifts the start times that it shows here.
+            // The kernel shifts the start times that it shows in a time namespace.
             return Some("its keepers were lost, and this command runs in a time namespace".into());
         }
         if quell_sys::uid() != 0 && quell_sys::proc_hides_processes() {
@@ -104,8 +77,8 @@ impl Doubt {
             if found.is_empty() {
                 return None;
             }
-            // One that has exited since may have left a child.
-            let (alive, gone): (Vec<&Stat>, Vec<&Stat>) = found.iter().partition(|stat| lives(stat));
+            // A process that has exited meanwhile can have left a child.
+            let (alive, gone): (Vec<&Stat>, Vec<&Stat>) = found.iter().partition(|stat| is_still_alive(stat));
             if !alive.is_empty() {
                 return Some(format!(
                     "its keepers were lost, and {} that started after it can't be told from its own: {}",
@@ -117,35 +90,36 @@ impl Doubt {
         }
     }
 
-    /// Whether a living process of the host may be an orphan of the job. The keeper of another job is one like any other: the
-    /// lost job may have started it, and any process can look like a keeper.
+    /// Whether a living process of the host may be an orphan of the job. The keeper of another job is not exempt: the lost job
+    /// can have started it, and any process can look like a keeper.
     fn may_be_ours(&self, stat: &Stat, host: &Snapshot) -> bool {
-        // A parent that has died since has left it to a process that adopts orphans.
+        // If the parent has died meanwhile, a process that adopts orphans is the new parent.
         let parent = host.all.get(&stat.ppid).filter(|parent| !parent.is_dead());
-        let adopts = |parent: &Stat| parent.start < self.begun || quell_sys::inner_pid(parent.pid) == Some(1);
+        let adopts =
+            |parent: &Stat| parent.start < self.root_before || quell_sys::inner_pid(parent.pid) == Some(1);
         self.fits(stat, parent)
             && parent.is_none_or(adopts)
-            // This command ends by itself. What it was called from may be the job's.
+            // This command exits by itself. Its ancestors may be members.
             && stat.pid != quell_sys::pid()
-            // Another user's process is a limit of this containment that is known and told.
+            // A process that became another user is a documented limit of the containment.
             && is_of_this_user(stat.pid)
     }
 
-    /// Looks for orphans of the job in PID namespaces that are not the keeper's: a process that enters one leaves its
-    /// orphans to the init there, and not to the keeper. Why there may be some. Called at each end of a job, so it must
-    /// cost next to nothing where no process was started after the `root`.
+    /// Looks for orphans of the job in other PID namespaces than the keeper's. A process that enters one leaves its orphans to
+    /// the init there and not to the keeper. Returns why there may be some. This runs at each end of a job, so it has to be
+    /// cheap if no process was started after the `root`.
     ///
-    /// `homes` are the cgroups of the job's starter and keeper.
-    pub fn in_other_namespaces(&self, root: ProcId, homes: &[String]) -> Option<String> {
+    /// `starter_cgroups` are the cgroups of the job's starter and keeper.
+    pub fn in_other_namespaces(&self, root: ProcId, starter_cgroups: &[String]) -> Option<String> {
         let newest = quell_sys::newest_pid()?;
         if newest == root.pid {
             return None;
         }
         let age = quell_sys::seconds_since(root.start) as u64 + 1;
         let may_wrap = |max: u64| age.saturating_mul(STARTS_PER_SECOND) >= max;
-        // The smallest limit that the kernel has by default; asked for only if it can matter.
+        // The kernel's smallest default limit. The actual limit is read only if it can matter.
         let wrapped = may_wrap(32 * 1024) && quell_sys::pid_max().is_none_or(may_wrap);
-        // PIDs are given out in turn. Some may have been since the newest was asked for.
+        // PIDs are given out in ascending order. Some can have been given out since the newest was read.
         let last = newest.saturating_add(NEWER);
         let in_turn = |pid: u32| match newest >= root.pid {
             true => pid > root.pid && pid <= last,
@@ -161,9 +135,10 @@ impl Doubt {
             pids.retain(|pid| *pid != me && (wrapped || in_turn(*pid)));
             let foreign: Vec<u32> = pids.iter().copied().filter(|pid| is_foreign(*pid, here)).collect();
             let stats: Vec<Stat> = foreign.into_iter().filter_map(|pid| quell_sys::stat(pid).ok()).collect();
-            let found: Vec<&Stat> = stats.iter().filter(|stat| self.is_foreign_orphan(stat, homes)).collect();
-            // What is read of a process that exits meanwhile does not fit together: then all are looked at again.
-            if found.iter().all(|stat| lives(stat)) {
+            let found: Vec<&Stat> =
+                stats.iter().filter(|stat| self.is_foreign_orphan(stat, starter_cgroups)).collect();
+            // The facts of a process that exits meanwhile can contradict each other: then all are read again.
+            if found.iter().all(|stat| is_still_alive(stat)) {
                 return (!found.is_empty()).then(|| {
                     format!(
                         "{} in another PID namespace started after the job and can't be told from its orphans: {}",
@@ -177,30 +152,29 @@ impl Doubt {
     }
 
     /// Whether a process in another PID namespace can be an orphan of the job there.
-    fn is_foreign_orphan(&self, stat: &Stat, homes: &[String]) -> bool {
+    fn is_foreign_orphan(&self, stat: &Stat, starter_cgroups: &[String]) -> bool {
         let parent = quell_sys::stat(stat.ppid).ok();
         let own = quell_sys::pid();
-        // A process whose first thread has exited is asked by another one.
+        // If the leader thread has exited, another thread is read.
         let thread = quell_sys::living_thread(stat.pid, stat);
-        let settled = || Some((Settled::of(thread)?, Settled::of(stat.ppid)?, Settled::of(own)?));
+        let placements = || Some((Placement::of(thread)?, Placement::of(stat.ppid)?, Placement::of(own)?));
         self.fits(stat, parent.as_ref())
             && quell_sys::inner_pid(stat.ppid) == Some(1)
-            // One that is on its way out is in no namespace; and the kernel lets nothing outlive an init.
-            && settled().is_some_and(|(own, init, ours)| !own.is_native(&init, &ours, homes))
-            && !super::remains::keeps_a_job(stat)
+            // An exiting process is in no namespace any more, and no process outlives the init of its namespace.
+            && placements().is_some_and(|(own, init, ours)| !own.is_native(&init, &ours, starter_cgroups))
+            && !super::orphaned_cgroup::keeps_a_job(stat)
     }
 
-    /// Whether an orphan of the job can look like this.
+    /// Whether these facts fit an orphan of the job.
     fn fits(&self, stat: &Stat, parent: Option<&Stat>) -> bool {
-        // A process whose parent is outside of our PID namespace was not adopted by it.
+        // If the parent is outside of our PID namespace, the process was not adopted inside of it.
         let inside = stat.ppid != 0 && !stat.is_kernel_thread();
-        stat.start >= self.born && inside && !stat.is_dead() && !self.is_in_older_session(stat, parent)
+        stat.start >= self.not_before && inside && !stat.is_dead() && !self.is_in_older_session(stat, parent)
     }
 
-    /// Whether it is in a session that the job has not made. A process can leave its session for a new one, and for no
-    /// other.
+    /// Whether it is in a session that the job did not make. A process can leave its session only for a new one.
     fn is_in_older_session(&self, stat: &Stat, parent: Option<&Stat>) -> bool {
-        let older = || quell_sys::stat(stat.sid).is_ok_and(|leader| leader.start < self.born);
+        let older = || quell_sys::stat(stat.sid).is_ok_and(|leader| leader.start < self.not_before);
         self.session == SessionKind::Own && (parent.is_some_and(|parent| parent.sid == stat.sid) || older())
     }
 }
@@ -208,7 +182,7 @@ impl Doubt {
 /// A tree that quell did not start, as it was before its first signal: its orphans do not fall to quell.
 #[derive(Debug)]
 pub struct ForeignTree {
-    doubt: Doubt,
+    facts: PossibleMembers,
     /// The group of its root.
     group: u32,
     /// One of them adopts its orphans.
@@ -224,7 +198,7 @@ impl ForeignTree {
         let above = |pid: u32| quell_sys::stat(pid).and_then(|stat| quell_sys::stat(stat.ppid)).ok();
         let ancestors = std::iter::successors(above(root), |stat| above(stat.pid));
         Self {
-            doubt: Doubt { born: now, begun: now, session: SessionKind::Own },
+            facts: PossibleMembers { not_before: now, root_before: now, session: SessionKind::Own },
             group: quell_sys::stat(root).map_or(0, |stat| stat.pgid),
             above: ancestors.map(|stat| stat.id()).collect(),
             users: quell_sys::users_of(root).ok(),
@@ -238,7 +212,7 @@ impl ForeignTree {
         let stats =
             quell_sys::pids().unwrap_or_default().into_iter().filter_map(|pid| quell_sys::stat(pid).ok());
         let found: Vec<Stat> =
-            stats.filter(|stat| self.may_have_started(stat, members) && lives(stat)).collect();
+            stats.filter(|stat| self.may_have_started(stat, members) && is_still_alive(stat)).collect();
         (!found.is_empty()).then(|| {
             let (count, names) = (counted(found.len()), named(&found.iter().collect::<Vec<_>>()));
             format!("{count} that started meanwhile can't be told from its orphans: {names}")
@@ -246,7 +220,7 @@ impl ForeignTree {
     }
 
     fn may_have_started(&self, stat: &Stat, members: &[ProcId]) -> bool {
-        if stat.start < self.doubt.born {
+        if stat.start < self.facts.not_before {
             return false;
         }
         let Ok(parent) = quell_sys::stat(stat.ppid) else { return false };
@@ -256,8 +230,8 @@ impl ForeignTree {
         };
         self.above.contains(&parent.id())
             && quell_sys::users_of(stat.pid).ok() == self.users
-            && (in_their_group() || self.doubt.fits(stat, Some(&parent)) && self.has_environment(stat.pid))
-            && !super::remains::keeps_a_job(stat)
+            && (in_their_group() || self.facts.fits(stat, Some(&parent)) && self.has_environment(stat.pid))
+            && !super::orphaned_cgroup::keeps_a_job(stat)
     }
 
     /// Whether the process has the variables of the tree's root, but for those that shells set. So it is if they can't be read.
@@ -277,15 +251,15 @@ impl ForeignTree {
 fn is_foreign(pid: u32, here: u64) -> bool {
     match quell_sys::pid_namespace(pid) {
         Ok(namespace) => namespace != here,
-        // It may not be looked at: it is another user's, or keeps others from it. Its numbers can be read.
+        // The link can't be read: it belongs to another user, or is protected. Its PIDs can be read.
         Err(error) => {
             !quell_sys::is_gone(&error) && is_of_this_user(pid) && quell_sys::inner_pid(pid).is_some()
         }
     }
 }
 
-/// Whether this very process has neither exited since it was read, nor is about to. If it is, this waits for that a moment.
-fn lives(stat: &Stat) -> bool {
+/// Whether the same process is alive and not exiting. Waits a moment for one that is exiting.
+fn is_still_alive(stat: &Stat) -> bool {
     let now = quell_sys::stat(stat.pid).ok().filter(|now| now.start == stat.start && !now.is_dead());
     let leaves = now.as_ref().is_some_and(|now| now.is_exiting() && now.state != b'Z');
     if leaves && let Ok(pidfd) = PidFd::open(stat.pid) {
@@ -294,15 +268,15 @@ fn lives(stat: &Stat) -> bool {
     now.is_some() && !leaves
 }
 
-/// Where a process is settled besides its PID namespace.
-struct Settled {
+/// The cgroups and the mount namespace of a process.
+struct Placement {
     cgroups: String,
-    /// None where it may not be asked.
+    /// None if it may not be read.
     mounts: Option<u64>,
 }
 
-impl Settled {
-    /// None if it is gone, or has nothing left to do but that.
+impl Placement {
+    /// None if the process is gone or exiting.
     fn of(pid: u32) -> Option<Self> {
         let mounts = match quell_sys::mount_namespace(pid) {
             Ok(mounts) => Some(mounts),
@@ -312,28 +286,27 @@ impl Settled {
         Some(Self { cgroups: cgroups_of(pid), mounts })
     }
 
-    /// Whether a process in the PID namespace of `init` is as that one's own processes are, and not as one that came from
-    /// a job of ours: it is in init's cgroup or below, and in init's own mount namespace, or at least in no mount namespace
-    /// of ours where that cgroup is not the job's.
-    fn is_native(&self, init: &Self, ours: &Self, homes: &[String]) -> bool {
+    /// Whether a process in the PID namespace of `init` was started there, and did not come from a job of ours. It is in the
+    /// cgroup of init or below it. It is also in init's own mount namespace, or at least not in ours, if init's cgroup is not
+    /// one of the job's.
+    fn is_native(&self, init: &Self, ours: &Self, starter_cgroups: &[String]) -> bool {
         let below = |own: &str, top: &str| {
             own.strip_prefix(top.trim_end_matches('/'))
                 .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
-        let v2 = |settled: &Self| v2_path(&settled.cgroups).map(str::to_owned);
+        let v2 = |placement: &Self| v2_path(&placement.cgroups).map(str::to_owned);
         let inside = v2(self).zip(v2(init)).is_some_and(|(own, top)| below(&own, &top));
         let own_mounts = self.mounts.is_some() && self.mounts == init.mounts && init.mounts != ours.mounts;
-        let apart = !homes.contains(&init.cgroups) && self.mounts != ours.mounts;
+        let apart = !starter_cgroups.contains(&init.cgroups) && self.mounts != ours.mounts;
         inside && (own_mounts || apart)
     }
 }
 
-/// All processes of the host, as they were read one after another.
+/// All processes of the host, read one after another.
 ///
-/// It is complete if a process can't have been born unseen. Between two looks at the number that was given out last, all
-/// that is listed is read. If the number is the same and each process that was new in the listing was alive, then none was
-/// born meanwhile, and none had been forking while the listing passed it: its parent would have been read alive, or have
-/// been found dead.
+/// It is complete if no process can have started unseen. Each pass reads the newest PID, then all listed processes, then the
+/// newest PID again. If that has not changed and every newly listed process was alive, no process has started meanwhile. No
+/// process can have forked behind the listing either: its parent would be in the snapshot, or would have been found dead.
 #[derive(Default)]
 struct Snapshot {
     all: BTreeMap<u32, Stat>,
@@ -342,12 +315,12 @@ struct Snapshot {
 }
 
 impl Snapshot {
-    /// Reads what is not known yet until it is complete. Why it can't be, after `deadline` at the latest.
+    /// Reads processes that are not known yet, until the snapshot is complete. Fails at `deadline`.
     fn read(&mut self, deadline: Instant) -> Result<(), String> {
         loop {
             let newest = newest_pid()?;
             if newest < self.newest {
-                // Numbers that are known may be other processes' by now.
+                // Known PIDs may have been reused.
                 *self = Self::default();
             }
             self.newest = newest;
@@ -382,7 +355,7 @@ impl Snapshot {
         self.all.values().filter(|stat| !stat.is_dead())
     }
 
-    /// Has the next look read what is there instead of a process that has exited.
+    /// Makes the next pass read this PID again.
     fn forget(&mut self, pid: u32) {
         self.all.remove(&pid);
     }
@@ -392,7 +365,7 @@ fn newest_pid() -> Result<u32, String> {
     quell_sys::newest_pid().ok_or_else(|| "/proc/loadavg can't be read".into())
 }
 
-/// Whether `pid` runs as a user that this user's jobs run as; to become another one is a known limit.
+/// Whether `pid` runs as this user, or any user if this is root. That a process can become another user is a documented limit.
 pub(super) fn is_of_this_user(pid: u32) -> bool {
     let uid = quell_sys::uid();
     uid == 0 || quell_sys::users_of(pid).is_ok_and(|users| users.contains(&uid))
@@ -402,7 +375,7 @@ fn counted(count: usize) -> String {
     if count == 1 { "1 process".into() } else { format!("{count} processes") }
 }
 
-/// The first few of these, for a message.
+/// The PIDs and names of the first few, for a message.
 pub(super) fn named(found: &[&Stat]) -> String {
     let mut names: Vec<String> =
         found.iter().take(NAMED).map(|stat| format!("{} ({})", stat.pid, stat.comm)).collect();
@@ -423,21 +396,21 @@ mod tests {
 
     #[test]
     fn a_process_in_the_session_of_an_older_parent_is_not_an_orphan_of_the_job() {
-        let doubt = Doubt { born: 100, begun: 100, session: SessionKind::Own };
-        // No process has these numbers, so the leader of a session can't be asked.
+        let doubt = PossibleMembers { not_before: 100, root_before: 100, session: SessionKind::Own };
+        // No process has these PIDs, so no session leader can be read.
         let parent = stat(5_000_000, 1, 5_000_000, 50);
         assert!(!doubt.fits(&stat(5_000_001, 5_000_000, 5_000_000, 150), Some(&parent)));
         assert!(doubt.fits(&stat(5_000_001, 5_000_000, 5_000_001, 150), Some(&parent)));
         assert!(!doubt.fits(&stat(5_000_001, 5_000_000, 5_000_001, 99), Some(&parent)), "older than the job");
-        let shared = Doubt { session: SessionKind::Shared, ..doubt };
+        let shared = PossibleMembers { session: SessionKind::Shared, ..doubt };
         assert!(shared.fits(&stat(5_000_001, 5_000_000, 5_000_000, 150), Some(&parent)));
     }
 
     #[test]
     fn a_containers_own_process_is_told_from_one_that_entered_it() {
-        let at = |cgroups: &str, mounts| Settled { cgroups: format!("0::{cgroups}"), mounts: Some(mounts) };
-        let (ours, homes) = (at("/session", 1), ["0::/session".to_owned()]);
-        let native = |own: Settled, init: Settled| own.is_native(&init, &ours, &homes);
+        let at = |cgroups: &str, mounts| Placement { cgroups: format!("0::{cgroups}"), mounts: Some(mounts) };
+        let (ours, starter_cgroups) = (at("/session", 1), ["0::/session".to_owned()]);
+        let native = |own: Placement, init: Placement| own.is_native(&init, &ours, &starter_cgroups);
         assert!(native(at("/box", 2), at("/box", 2)) && native(at("/box/a", 3), at("/box", 2)));
         assert!(!native(at("/session", 2), at("/box", 2)), "in the job's cgroup");
         assert!(!native(at("/boxes", 2), at("/box", 2)), "in a third cgroup");
@@ -453,16 +426,10 @@ mod tests {
         let (now, id) = (quell_sys::ticks_since_boot(), JobId::new(quell_sys::unix_ms(), 1));
         let root = |start| Some(ProcId { pid: 1, start });
         let older = now.saturating_sub(5 * quell_sys::ticks_per_second()).max(1);
-        assert_eq!(Doubt::of(id, root(older), SessionKind::Own).born, older);
-        assert!(Doubt::of(id, root(u64::MAX), SessionKind::Own).born <= now, "later than the job");
-    }
-
-    #[test]
-    fn the_id_of_a_job_says_when_it_can_have_begun() {
-        let now = quell_sys::ticks_since_boot();
-        let started = earliest_start(JobId::new(quell_sys::unix_ms(), 1));
-        assert!(started <= now && now - started <= 3 * quell_sys::ticks_per_second());
-        assert_eq!(earliest_start(JobId::new(1000, 1)), 0, "before this boot");
-        assert_eq!(earliest_start(JobId::new(quell_sys::unix_ms() + 60_000, 1)), 0, "in the future");
+        assert_eq!(PossibleMembers::of(id, root(older), SessionKind::Own).not_before, older);
+        assert!(
+            PossibleMembers::of(id, root(u64::MAX), SessionKind::Own).not_before <= now,
+            "later than the job"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! The cgroups of a lost job, as the kernel shows them.
+//! The cgroups of a job that has no keeper: those that exist under its name.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,39 +7,39 @@ use std::path::{Path, PathBuf};
 
 use quell_core::JobId;
 
-use super::cgroup_fs::{Cgroup, place_of_process};
+use super::cgroup_fs::{Cgroup, dir_and_mount_of};
 use super::discovery::OrphanedJob;
 use super::walk::Below;
 
-/// How many cgroups are looked at in the search for one.
+/// How many cgroups one search looks at.
 const LOOKED_AT: usize = 100_000;
 
-/// The job's cgroups. Usually there is one; a record can be rewritten to name another of the same name.
-pub(super) struct RecordedCgroup {
+/// The job's cgroups. Usually there is one, but a record can be rewritten to name another with the same name.
+pub(super) struct RecordedCgroups {
     pub found: Vec<Cgroup>,
-    /// Why one that is on record or bears the job's name can't be used.
-    pub closed: Option<String>,
+    /// Why a cgroup that is on record or has the job's name can't be used.
+    pub unusable: Option<String>,
 }
 
-impl RecordedCgroup {
-    pub(super) fn of(left: &OrphanedJob<'_>) -> Self {
-        let mut place = Self { found: Vec::new(), closed: None };
-        let mut paths: BTreeSet<PathBuf> = named_for(left.id).into_iter().collect();
-        match left.cgroup {
-            Some(path) if is_named_for(path, left.id) => drop(paths.insert(path.to_owned())),
+impl RecordedCgroups {
+    pub(super) fn of(job: &OrphanedJob<'_>) -> Self {
+        let mut recorded = Self { found: Vec::new(), unusable: None };
+        let mut paths: BTreeSet<PathBuf> = named_for(job.id).into_iter().collect();
+        match job.cgroup {
+            Some(path) if is_named_for(path, job.id) => drop(paths.insert(path.to_owned())),
             Some(path) => {
-                place.closed = Some(format!("{} is not named as a cgroup of this job", path.display()));
+                recorded.unusable = Some(format!("{} is not named as a cgroup of this job", path.display()));
             }
             None => {}
         }
         for path in paths {
             match Cgroup::open(&path) {
-                Ok(cgroup) => place.found.push(cgroup),
+                Ok(cgroup) => recorded.found.push(cgroup),
                 Err(_) if is_removed(&path) => {}
-                Err(error) => place.closed = Some(error.to_string()),
+                Err(error) => recorded.unusable = Some(error.to_string()),
             }
         }
-        place
+        recorded
     }
 }
 
@@ -48,7 +48,7 @@ fn is_named_for(path: &Path, id: JobId) -> bool {
     name.is_some_and(|name| name == Cgroup::name(id) || name == format!("{}.scope", Cgroup::name(id)))
 }
 
-/// The cgroups that are named for job `id`, wherever they are in the hierarchy.
+/// The cgroups that are named for job `id`, anywhere in the hierarchy.
 fn named_for(id: JobId) -> Vec<PathBuf> {
     let mut found = Vec::new();
     walk(|path| {
@@ -61,7 +61,7 @@ fn named_for(id: JobId) -> Vec<PathBuf> {
     found
 }
 
-/// The cgroups that are named for any job, wherever they are in the hierarchy.
+/// The cgroups that are named for any job, anywhere in the hierarchy.
 pub(super) fn named_for_jobs() -> Vec<(JobId, PathBuf)> {
     let mut found = Vec::new();
     walk(|path| {
@@ -73,9 +73,9 @@ pub(super) fn named_for_jobs() -> Vec<(JobId, PathBuf)> {
     found
 }
 
-/// Shows every cgroup.
+/// Calls `show` for every cgroup.
 fn walk(mut show: impl FnMut(&Path) -> Below) {
-    let Ok((_, mount)) = place_of_process("self") else { return };
+    let Ok((_, mount)) = dir_and_mount_of("self") else { return };
     let (mut unread, mut looked_at) = (vec![mount], 0);
     while let Some(dir) = unread.pop() {
         for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {
@@ -90,10 +90,10 @@ fn walk(mut show: impl FnMut(&Path) -> Below) {
     }
 }
 
-/// Whether a cgroup that was there once is gone: it is nowhere to be seen, in a hierarchy that we do see.
+/// Whether a recorded cgroup was removed. If it is only not mounted here, it was not.
 fn is_removed(path: &Path) -> bool {
     let gone = || path.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
-    // Our own cgroup is in the same hierarchy, so the two have more in common than the mount's own path.
     let seen = path.ancestors().skip(1).find(|dir| dir.is_dir());
+    // Only a cgroup has this file, so the path is in a hierarchy that is mounted here.
     gone() && seen.is_some_and(|dir| dir.join("cgroup.procs").exists())
 }

@@ -1,5 +1,4 @@
-//! Jobs of which nothing is left on disk and which no process keeps: the cgroup that is named for one, and the processes
-//! in it, are all that tells of it.
+//! Cgroups with processes whose job has no keeper. If the job's record was deleted too, the cgroup is all that is left of it.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -13,36 +12,34 @@ use quell_sys::Stat;
 use rustix::fs::XattrFlags;
 
 use super::cgroup_fs::{Cgroup, own_dir};
-use super::member_log::identity;
-use super::place::named_for_jobs;
+use super::recorded_cgroup::named_for_jobs;
 
-/// The attribute of a job's cgroup that names the home of the job.
+/// The attribute of a job's cgroup that names the job's home.
 const HOME: &str = "user.quell.home";
-/// How long the path of a home can be.
+/// The longest path of a home.
 const PATH: usize = 4096;
 
-/// A cgroup of a job that no process keeps, with processes in it.
+/// A populated cgroup of a job that has no keeper.
 #[derive(Clone, Debug)]
-pub struct Remains {
-    /// The job.
+pub struct OrphanedCgroup {
     pub id: JobId,
-    /// The home that its keeper has named; none where the kernel can't note that.
+    /// The home of the job, as its keeper noted it. None if the kernel does not support such attributes.
     pub home: Option<PathBuf>,
 }
 
-/// Notes of which home the job is that `cgroup` was made for.
+/// Notes on `cgroup` to which home its job belongs.
 pub fn note_home(cgroup: &Path, home: &Path) -> io::Result<()> {
     let home = home.as_os_str().as_bytes();
     rustix::fs::setxattr(cgroup, HOME, home, XattrFlags::empty()).map_err(io::Error::from)
 }
 
-/// This user's cgroups that are named for a job and populated, and whose job has no keeper, in any home.
-pub fn remains() -> Vec<Remains> {
+/// This user's populated cgroups that are named for a job without a keeper, in any home.
+pub fn orphaned_cgroups() -> Vec<OrphanedCgroup> {
     let uid = quell_sys::uid();
     let is_own = |path: &Path| path.symlink_metadata().is_ok_and(|found| found.uid() == uid);
     let mut found: Vec<(JobId, PathBuf)> = named_for_jobs();
     found.retain(|(id, path)| is_own(path) && is_lost(*id, path));
-    found.into_iter().map(|(id, path)| Remains { id, home: home_of(&path) }).collect()
+    found.into_iter().map(|(id, path)| OrphanedCgroup { id, home: home_of(&path) }).collect()
 }
 
 fn home_of(cgroup: &Path) -> Option<PathBuf> {
@@ -51,22 +48,22 @@ fn home_of(cgroup: &Path) -> Option<PathBuf> {
     Some(OsStr::from_bytes(value.get(..length)?).into())
 }
 
-/// Whether processes are in the cgroup, and none of them has a keeper. Keepers adopt the orphans of their jobs, so a
-/// living keeper is above each of them, also one whose files can't be seen. This process is not among them.
+/// Whether processes are in the cgroup and none of them has a keeper. A keeper adopts the orphans of its job, so a living
+/// keeper is an ancestor of each member. This also finds a keeper whose files can't be seen.
 fn is_lost(id: JobId, path: &Path) -> bool {
     if own_dir().is_ok_and(|own| own.starts_with(path)) {
         return false;
     }
     let Ok(cgroup) = Cgroup::open(path) else { return false };
     let members = cgroup.members();
-    // Those in other PID namespaces are listed as 0.
+    // Members in other PID namespaces are listed as 0.
     let listed = fs::read_to_string(path.join("cgroup.procs")).unwrap_or_default();
     let all_seen = !members.is_empty() && listed.lines().all(|pid| pid != "0");
     all_seen && members.iter().all(|pid| has_no_quell_above(*pid)) && !is_held_open(id, path)
 }
 
-/// Whether every process above `pid` can be seen and is not quell. What is above a process in another PID namespace can't
-/// be seen from inside of it.
+/// Whether every ancestor of `pid` can be seen and none is a quell. From inside a PID namespace, ancestors outside of it can't
+/// be seen.
 fn has_no_quell_above(pid: u32) -> bool {
     let mut pid = pid;
     loop {
@@ -81,14 +78,14 @@ fn has_no_quell_above(pid: u32) -> bool {
     }
 }
 
-/// Whether it is a keeper or a standby: it executes the same file as this process, and has the lock of a job open. Another program
-/// of that name could be a process of any job.
+/// Whether the process is a keeper or a standby: it executes the same file as this process and has the lock of a job open. The
+/// name alone proves nothing, as any job can run a program with that name.
 pub(super) fn keeps_a_job(stat: &Stat) -> bool {
     quell_sys::same_executable_file(stat.pid, quell_sys::pid())
         && quell_sys::open_files(stat.pid).any(|(_, path)| job_of_lock(&path).is_some())
 }
 
-/// The job whose lock a process has open at this path. The lock of a job that has ended is in `done` until its keepers exit.
+/// The job whose lock is at this path of an open file. The lock of an ended job is in `done` until its keepers exit.
 fn job_of_lock(path: &Path) -> Option<JobId> {
     let name = path.file_name()?.to_str()?;
     let id = name.strip_suffix(" (deleted)").unwrap_or(name).parse().ok()?;
@@ -96,10 +93,10 @@ fn job_of_lock(path: &Path) -> Option<JobId> {
     (dir.ends_with("live") || dir.ends_with("done")).then_some(id)
 }
 
-/// The keeper of job `id`, if it lives: the parent of its root, and a quell that has a lock of the job open, in whatever
-/// home; and that home. A copy of a home names the same processes as the home itself.
+/// The PID of the living keeper of job `id`, and the home that it uses. The keeper is the parent of the root and has a lock of
+/// the job open, in any home: a copy of a home names the same processes as the original.
 pub fn living_keeper(id: JobId, root: ProcId) -> Option<(u32, PathBuf)> {
-    let root = quell_sys::stat(root.pid).ok().filter(|stat| identity(stat) == root)?;
+    let root = quell_sys::stat(root.pid).ok().filter(|stat| stat.id() == root)?;
     let keeper = Some(root.ppid).filter(|pid| quell_sys::is_quell(*pid))?;
     let lock = quell_sys::open_files(keeper).find(|(_, path)| job_of_lock(path) == Some(id))?.1;
     Some((keeper, lock.parent()?.parent()?.to_owned()))
@@ -109,8 +106,8 @@ fn is_quell(stat: &Stat) -> bool {
     stat.comm.starts_with("quell") || quell_sys::is_quell(stat.pid)
 }
 
-/// Whether a keeper of this user has the cgroup or a lock of the job open, or may have. Any other quell that looks at cgroups, of any
-/// home, has this one open for a moment: such a look must not hide the job from another one.
+/// Whether a keeper of this user has the cgroup or a lock of the job open, or may have. Other quell commands open the cgroup
+/// for a moment while they search: they must not hide the job from each other.
 fn is_held_open(id: JobId, path: &Path) -> bool {
     let lock = id.to_string();
     let is_lock = |file: &Path| {
@@ -119,12 +116,12 @@ fn is_held_open(id: JobId, path: &Path) -> bool {
     };
     let may_hold = |stat: &Stat| match fs::read_dir(format!("/proc/{}/fd", stat.pid)) {
         Ok(entries) => entries.flatten().filter_map(|entry| fs::read_link(entry.path()).ok()).any(|file| {
-            // Keepers, standbys and what they fork have names of their own.
+            // Keepers, standbys and their forks have names that start with "quell-".
             is_lock(&file) || (file.starts_with(path) && stat.comm.starts_with("quell-"))
         }),
-        Err(error) => !quell_sys::is_gone(&error) && super::doubt::is_of_this_user(stat.pid),
+        Err(error) => !quell_sys::is_gone(&error) && super::possible_members::is_of_this_user(stat.pid),
     };
-    // One that has exited has nothing open, and its parent may not have collected it yet.
+    // An exited process has no open files, but may not have been reaped yet.
     let is_living_quell = |stat: &Stat| !matches!(stat.state, b'Z' | b'X') && is_quell(stat);
     let pids = quell_sys::pids().unwrap_or_default().into_iter().filter(|pid| *pid != quell_sys::pid());
     pids.filter_map(|pid| quell_sys::stat(pid).ok()).filter(is_living_quell).any(|stat| may_hold(&stat))
