@@ -530,13 +530,13 @@ fn processes_started_in_the_grace_are_gone_too() {
 fn a_process_that_is_orphaned_by_the_signal_itself_is_named_and_not_called_gone() {
     // In a session of its own, and in the group of its parent.
     for start in ["setsid sleep $N", "sleep $N"] {
-        let lab = TestEnv::as_me();
-        policy(&lab, "[guard.kill]\nallow = [\"sleep\", \"bash\", \"setsid\"]\nmin_pid = 2\n");
+        let env = TestEnv::as_me();
+        policy(&env, "[guard.kill]\nallow = [\"sleep\", \"bash\", \"setsid\"]\nmin_pid = 2\n");
         let script = format!("trap '{start} & exit 0' TERM; touch $HERE/ready; while :; do sleep 0.1; done");
-        let mut stranger = Stranger::new(&lab, lab.user(), &script);
-        let done = verb(&lab, "kill").args(["--json", "--tree", "--grace", "3s", &stranger.pid()]).finish();
+        let mut stranger = Stranger::new(&env, env.user(), &script);
+        let done = verb(&env, "kill").args(["--json", "--tree", "--grace", "3s", &stranger.pid()]).finish();
         stranger.0.wait().expect("wait");
-        let left = lab.oracle.survivors();
+        let left = env.oracle.survivors();
         let verdict = &done.envelope()["data"]["verdict"];
         // A look may have found it before its parent had exited.
         let expected = if left.is_empty() { (Some(0), "gone") } else { (Some(5), "unproven") };

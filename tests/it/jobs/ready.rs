@@ -299,13 +299,13 @@ fn the_end_of_a_job_leaves_no_command_that_checks_its_readiness() {
     let check = "trap '' TERM; echo $$ >check.new; mv check.new check; sleep $N; sleep $N; :";
     for (lost, end) in [(false, "stop"), (true, "stop"), (false, "keeper"), (false, "exit")] {
         let what = format!("{end}, its quell lost: {lost}");
-        let lab = TestEnv::as_me();
-        let check = check.replace("$N", &lab.oracle.nap());
-        let quell = lab.start().args(["--ready-cmd", &check, "--grace", "300ms"]);
+        let env = TestEnv::as_me();
+        let check = check.replace("$N", &env.oracle.nap());
+        let quell = env.start().args(["--ready-cmd", &check, "--grace", "300ms"]);
         let job =
             quell.env("QUELL_READY_TIMEOUT", "1m").sh("until [ -e leave ]; do sleep 0.05; done").begin();
-        assert!(eventually(PATIENCE, || lab.path("check").exists()), "{what}: no check");
-        let pid = fs::read_to_string(lab.path("check")).unwrap().trim().parse().unwrap();
+        assert!(eventually(PATIENCE, || env.path("check").exists()), "{what}: no check");
+        let pid = fs::read_to_string(env.path("check")).unwrap().trim().parse().unwrap();
         let check = Process::now(pid).expect("a check");
         if lost {
             // Its keeper and its front, at the same time: neither can take over.
@@ -322,12 +322,12 @@ fn the_end_of_a_job_leaves_no_command_that_checks_its_readiness() {
                 assert!(job.wait_over(PATIENCE), "{what}: {}", job.state());
             }
             _ => {
-                lab.write("leave", "");
+                env.write("leave", "");
                 assert!(job.wait_over(PATIENCE), "{what}: {}", job.state());
             }
         }
         assert!(!check.is_alive(), "{what}: {:#}", job.receipt().expect("a receipt"));
-        let sleepers = || lab.oracle.survivors().into_iter().filter(|left| left.command.starts_with("sleep"));
+        let sleepers = || env.oracle.survivors().into_iter().filter(|left| left.command.starts_with("sleep"));
         assert_eq!(sleepers().count(), 0, "{what}");
         assert_eq!(verdict(&job.receipt().expect("a receipt")), "gone", "{what}");
     }
@@ -335,19 +335,19 @@ fn the_end_of_a_job_leaves_no_command_that_checks_its_readiness() {
 
 #[test]
 fn a_job_whose_readiness_check_may_go_on_is_not_called_gone() {
-    let lab = TestEnv::as_me();
-    let check = format!("echo $PPID >check.new; mv check.new check; sleep {}", lab.oracle.nap());
-    let quell = lab.start().args(["--ready-cmd", &check, "--grace", "0s"]);
-    let job = quell.env("QUELL_READY_TIMEOUT", "5s").command(["sleep", &lab.oracle.nap()]).begin();
-    assert!(eventually(PATIENCE, || lab.path("check").exists()), "no check");
-    let keeper = fs::read_to_string(lab.path("check")).unwrap().trim().parse().unwrap();
+    let env = TestEnv::as_me();
+    let check = format!("echo $PPID >check.new; mv check.new check; sleep {}", env.oracle.nap());
+    let quell = env.start().args(["--ready-cmd", &check, "--grace", "0s"]);
+    let job = quell.env("QUELL_READY_TIMEOUT", "5s").command(["sleep", &env.oracle.nap()]).begin();
+    assert!(eventually(PATIENCE, || env.path("check").exists()), "no check");
+    let keeper = fs::read_to_string(env.path("check")).unwrap().trim().parse().unwrap();
     let helper = Process::now(keeper).and_then(|keeper| keeper.parent()?.parent()).expect("a helper");
     assert!(helper.signal("KILL"));
     let done = job.stop(&[]);
     assert_eq!(done.code(), Some(5), "{}{}", done.stdout, done.stderr);
     assert_eq!(verdict(&job.receipt().expect("a receipt")), "unproven");
     // The check ends by itself.
-    assert_eq!(lab.leftovers_after(PATIENCE), Vec::<String>::new());
+    assert_eq!(env.leftovers_after(PATIENCE), Vec::<String>::new());
 }
 
 #[test]

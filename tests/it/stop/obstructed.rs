@@ -296,11 +296,11 @@ fn a_process_that_cannot_be_killed_is_named_by_the_stop_in_its_time() {
 #[test]
 fn a_survivor_of_a_killed_keeper_is_named_by_the_stop_in_its_time() {
     let test = "a_survivor_of_a_killed_keeper_is_named_by_the_stop_in_its_time";
-    let lab = TestEnv::as_me();
-    let Some(freezer) = Freezer::new(&lab) else { return skip(test, "no v1 freezer here") };
+    let env = TestEnv::as_me();
+    let Some(freezer) = Freezer::new(&env) else { return skip(test, "no v1 freezer here") };
     let script = "sleep $N & echo $! >pid; echo ready >$QUELL_TEST_READY; wait";
-    let job = lab.start().args(["--contain", "reaper"]).script(script).begin();
-    let pid = fs::read_to_string(lab.path("pid")).expect("a pid").trim().parse().expect("a number");
+    let job = env.start().args(["--contain", "reaper"]).script(script).begin();
+    let pid = fs::read_to_string(env.path("pid")).expect("a pid").trim().parse().expect("a number");
     let frozen = Process::now(pid).expect("a child");
     assert!(freezer.freeze(&frozen), "it does not freeze");
     assert!(job.process("keeper").expect("a keeper").signal("KILL"));
@@ -310,7 +310,7 @@ fn a_survivor_of_a_killed_keeper_is_named_by_the_stop_in_its_time() {
     assert!(done.took < Duration::from_secs(17), "it took {:?}", done.took);
     freezer.thaw();
     assert!(eventually(PATIENCE, || !frozen.is_alive()));
-    is_stopped(&lab, &job, &job.stop(&["--now"]), test);
+    is_stopped(&env, &job, &job.stop(&["--now"]), test);
 }
 
 /// A mount over its directory in /proc shows another process in its place.
@@ -489,19 +489,19 @@ fn a_run_in_a_pid_namespace_is_asked_by_a_stop_from_outside() {
 fn a_run_of_another_binary_is_asked_by_a_stop() {
     let script = "trap 'echo asked >asked; exit 0' TERM; echo ready >$QUELL_TEST_READY; sleep $N & wait";
     for (removed, options, asked) in [(false, &[][..], true), (true, &[], true), (false, &["--now"], false)] {
-        let lab = TestEnv::as_me();
-        let program = lab.path("other");
-        copy_program(&lab.quell_path(), &program);
-        let mut running = lab.run().program(program.clone()).args(["--grace", "30s"]).script(script).start();
+        let env = TestEnv::as_me();
+        let program = env.path("other");
+        copy_program(&env.quell_path(), &program);
+        let mut running = env.run().program(program.clone()).args(["--grace", "30s"]).script(script).start();
         running.wait_ready().unwrap_or_else(|why| panic!("{why}: {}", running.stderr()));
         if removed {
             fs::remove_file(&program).unwrap();
         }
         let what = format!("removed: {removed}, {options:?}");
-        let job = lab.job(&lab.records()[0].id);
+        let job = env.job(&env.records()[0].id);
         let done = job.stop(options);
         assert_eq!(done.code(), Some(0), "{what}: {}{}", done.stdout, done.stderr);
-        assert_eq!(lab.path("asked").exists(), asked, "{what}: {}{}", done.stdout, done.stderr);
+        assert_eq!(env.path("asked").exists(), asked, "{what}: {}{}", done.stdout, done.stderr);
         let receipt = job.receipt().expect("a receipt");
         assert_eq!(
             (verdict(&receipt), receipt["cause"].as_str()),
