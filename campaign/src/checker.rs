@@ -194,8 +194,8 @@ fn cause(scenario: &Scenario, facts: &Job, record: &Value, what: &dyn Fn() -> St
         "own_exit" => {
             facts.work.exit.is_some() || facts.terms > 0 || facts.suffered(&[Harm::Start]) || facts.stops > 0
         }
-        "user" => facts.stops > 0 || facts.suffered(&[Harm::Start]),
-        "user_signal" => facts.told,
+        "user" => facts.stops > 0 || facts.suffered(&[Harm::Start]) || facts.told,
+        "user_signal" => facts.terms + facts.others > 0,
         "timeout" => facts.timed || facts.suffered(&[Harm::Start]),
         "external_signal" => {
             facts.suffered(&[Harm::Root, Harm::Start, Harm::Reboot]) || facts.terms + facts.others > 0

@@ -15,7 +15,7 @@ use quell_tests::{
 };
 
 use crate::recovery::crash::truth;
-use crate::recovery::end_of_job::of_last_run;
+use crate::recovery::end_of_job::{ends_of_last_run, of_last_run};
 use crate::recovery::scenarios::{Play, SCENARIOS, Scenario, Scenario::*};
 
 /// What quell has started: every process of this environment that is not quell.
@@ -57,8 +57,7 @@ fn all_ended(env: &TestEnv, scenario: Scenario, hit_role: &str, ids: &[String]) 
         if !["gone", "unproven"].contains(&verdict(&receipt)) {
             return Err(format!("{id}: {}", receipt["verdict"]));
         }
-        let events = of_last_run(&job);
-        let ends = events.iter().filter(|event| *event == "ended").count();
+        let (events, ends) = (of_last_run(&job), ends_of_last_run(&job));
         // A job in the foreground has a history only if a command had to finish it.
         if ends != 1 && !(scenario.is_in_front() && events.is_empty()) {
             return Err(format!("{id}: {ends} ends in the history: {events:?}"));

@@ -55,6 +55,12 @@ impl LostEnd {
         let of_job = state.filter(|state| !matches!(state, RecordedState::Waiting { .. }));
         let ending = of_job.and_then(RecordedState::ending);
         let outcome = state.and_then(RecordedState::outcome).cloned().or(recovered.outcome);
+        let waited = match state {
+            Some(RecordedState::Waiting { .. }) => true,
+            // Its keeper was killed just after it had written the end.
+            Some(RecordedState::Ended { .. }) => job.receipt().is_ok_and(|receipt| receipt.ended_waiting),
+            _ => false,
+        };
         let mut warnings = recovered.warnings;
         if spec.is_none() {
             warnings.push("spec.json can't be read: what was run is not known".into());
@@ -73,8 +79,7 @@ impl LostEnd {
             actor: ending.map_or(Actor::Unknown, |ending| ending.actor.clone()),
             root: RootReport { id: recovered.root, outcome: outcome.unwrap_or(RootOutcome::Unknown) },
             restart_limit_reached: false,
-            ended_waiting: recovered.members.is_empty()
-                && matches!(state, Some(RecordedState::Waiting { .. })),
+            ended_waiting: waited && recovered.members.is_empty(),
             left_at_root_exit: Vec::new(),
             members: recovered.members,
             members_omitted: recovered.members_omitted,
