@@ -1,4 +1,4 @@
-//! The short account of a stop that a person reads on stderr: one line, then the tree as it stood.
+//! The short account of a stop that a person reads: one line, then the tree as it stood.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;

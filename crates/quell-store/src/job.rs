@@ -210,7 +210,7 @@ impl JobDir {
         replace(&self.dir.join(SPEC), &line_of(spec)?, FaultPoint::SpecWritten)
     }
 
-    /// The unmasked specification: what is needed to start it again. Only a background job has it.
+    /// The unmasked specification: what is needed to start it again. A background job has it, and a run with masks.
     pub fn launch(&self) -> io::Result<JobSpec> {
         self.read(LAUNCH)
     }

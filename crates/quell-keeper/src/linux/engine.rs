@@ -1,7 +1,7 @@
 //! The loop that owns a tree: events in, a step of the lifecycle, actions out. The keeper runs it from the start of the program
 //! to the proof. The front or the standby runs it to finish the stop if the keeper is killed.
 //!
-//! One thread, one poll. [`Lifecycle`] decides what to do; nothing is decided here.
+//! One thread, one poll. [`Lifecycle`] decides what to do.
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! What holds a tree: one of four backends, each in its own file with the same functions. `ladder` chooses. All matches over
+//! What holds a tree: one of four backends, each in its own file. `ladder` chooses. All matches over
 //! the four are in this file.
 
 mod cgroup;
