@@ -292,8 +292,11 @@ impl JobRequest {
         if let Some(last) = words.last_mut() {
             last.push(file);
         }
-        let at = report.at.min(self.command.len());
-        self.command.splice(at..at, words);
+        // Never before the program: it would be another one than the one that was admitted.
+        let at = report.at.max(1);
+        if at <= self.command.len() {
+            self.command.splice(at..at, words);
+        }
     }
 
     /// The words of its command as text. What is not UTF-8 is replaced.

@@ -228,7 +228,7 @@ fn only_a_new_file_an_empty_one_or_an_earlier_log_is_written() {
 #[test]
 fn what_is_refused_writes_no_events() {
     let env = TestEnv::as_me();
-    policy(&env, "[guard]\nmost = \"read\"\n");
+    policy(&env, "[guard]\nmax_effect = \"read\"\n");
     let log = env.path("quell.log");
     for words in [&["run", "--", "true"][..], &["start", "--", "true"], &["gc"]] {
         let done = verb(&env, words[0]).env("QUELL_LOG", &log).args(&words[1..]).finish();

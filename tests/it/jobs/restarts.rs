@@ -186,8 +186,10 @@ fn any_of_quells_processes_may_be_killed_while_a_job_waits() {
         assert_eq!((cause, outcome), (wanted.into(), exited_with_3()), "{names:?}");
         // There was nothing to kill, and the end of the run is told once.
         assert_eq!(count(&job, "killed"), 0, "{names:?}: {:?}", job.events());
-        let last = job.events().pop();
-        assert_eq!((count(&job, "ended"), last.as_deref()), (1, Some("not_restarted")), "{:?}", job.events());
+        let told = (count(&job, "ended"), job.events().pop());
+        let once = told == (1, Some("not_restarted".into()));
+        // Without any keeper, a process that was found may have been of a next run.
+        assert!(once || names.len() == 2 && told == (2, Some("ended".into())), "{:?}", job.events());
         is_quiet(&env);
     }
 }

@@ -185,7 +185,7 @@ pub struct ForeignTree {
     facts: PossibleMembers,
     /// The group of its root.
     group: u32,
-    /// One of them adopts its orphans.
+    /// The ancestors of its root. One of them adopts the tree's orphans.
     above: Vec<ProcId>,
     users: Option<[u32; 4]>,
     environment: Vec<u8>,
@@ -209,13 +209,16 @@ impl ForeignTree {
     /// Looks for processes that members have started since, and that were orphaned before they were seen. Returns why there may
     /// be some. `members` are the processes that were seen, and none of them is alive.
     pub fn orphans(&self, members: &[ProcId]) -> Option<String> {
-        let stats =
-            quell_sys::pids().unwrap_or_default().into_iter().filter_map(|pid| quell_sys::stat(pid).ok());
+        let pids = match quell_sys::pids() {
+            Ok(pids) => pids,
+            Err(error) => return Some(format!("the processes of this host can't be listed: {error}")),
+        };
+        let stats = pids.into_iter().filter_map(|pid| quell_sys::stat(pid).ok());
         let found: Vec<Stat> =
             stats.filter(|stat| self.may_have_started(stat, members) && is_still_alive(stat)).collect();
         (!found.is_empty()).then(|| {
             let (count, names) = (counted(found.len()), named(&found.iter().collect::<Vec<_>>()));
-            format!("{count} that started meanwhile can't be told from its orphans: {names}")
+            format!("{count} started meanwhile and may have been left by the tree: {names}")
         })
     }
 
@@ -223,7 +226,11 @@ impl ForeignTree {
         if stat.start < self.facts.not_before {
             return false;
         }
-        let Ok(parent) = quell_sys::stat(stat.ppid) else { return false };
+        let parent = quell_sys::stat(stat.ppid).or_else(|_| {
+            // It exited meanwhile, and another process has adopted this one.
+            quell_sys::stat(quell_sys::stat(stat.pid)?.ppid)
+        });
+        let Ok(parent) = parent else { return false };
         let in_their_group = || {
             let is_theirs = stat.pgid == self.group || members.iter().any(|member| member.pid == stat.pgid);
             is_theirs && stat.pgid != parent.pgid && !stat.is_dead()

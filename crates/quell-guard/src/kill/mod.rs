@@ -8,7 +8,7 @@ mod set;
 
 use std::time::{Duration, Instant};
 
-use quell_contain::{ForeignTree, Pace, StopEngine, Tree};
+use quell_contain::{Pace, StopEngine, Tree};
 use quell_core::{AskScope, Count, KillReason, Lifecycle, ProcId, Signal, StopPlan, Verdict};
 use quell_sys::Sent;
 use quell_sys::fault::{FaultPoint, fault_point};
@@ -196,15 +196,12 @@ fn decide(set: &PinnedSet<'_>, policy: &KillPolicy, signal: Signal) -> Result<De
 fn stop(set: &mut PinnedSet<'_>, kill: &Kill) -> (KillVerdict, Option<KillReason>) {
     let plan =
         StopPlan { signal: kill.signal, grace: kill.grace, verify: kill.verify, ..StopPlan::default() };
-    let tree = set.is_tree().then(|| ForeignTree::of(set.root().id.pid));
     let (life, first) = Lifecycle::adopted(plan);
     let mut stop = KillStop { set, engine: StopEngine::new(life), killed: false };
     StopEngine::run_to_end(&mut stop, first);
     let verdict = match (stop.engine.life.verdict(), stop.set.unseen()) {
         (Some(Verdict::Gone), None) => {
-            let members: Vec<ProcId> = stop.set.processes().map(|process| process.id).collect();
-            let why = tree.and_then(|tree| tree.orphans(&members));
-            why.map_or(KillVerdict::Gone, |why| KillVerdict::Unproven { why })
+            stop.set.why_orphans().map_or(KillVerdict::Gone, |why| KillVerdict::Unproven { why })
         }
         (Some(Verdict::Gone), Some(why)) => KillVerdict::Unproven { why: why.to_owned() },
         _ => KillVerdict::Survivors { count: stop.set.alive() },

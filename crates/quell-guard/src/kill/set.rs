@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use quell_contain::ForeignTree;
 use quell_core::{ProcId, RootOutcome, Signal};
 use quell_store::Home;
 use quell_sys::{PidFd, Polled, Sent, Sources};
@@ -76,7 +77,8 @@ pub(super) struct PinnedSet<'g> {
     guard: &'g Guard,
     /// The first is the one that was named.
     all: Vec<Process>,
-    tree: bool,
+    /// With `--tree`: the tree before its processes were listed.
+    tree: Option<ForeignTree>,
     /// Why there may be descendants that were not seen.
     unseen: Option<String>,
     search_took: Duration,
@@ -99,6 +101,11 @@ impl<'g> PinnedSet<'g> {
             Err(error) if has_exited(&error) => return Err(gone()),
             Err(error) => return Err(Error::io(format!("/proc/{pid}"))(error)),
         };
+        let tree = tree.then(|| ForeignTree::of(pid));
+        // What was read there is about the pinned process only if that is still alive.
+        if !root.pidfd.is_alive() {
+            return Err(gone());
+        }
         let mut set = Self { guard, all: vec![root], tree, unseen: None, search_took: Duration::ZERO };
         set.grow();
         Ok(set)
@@ -106,7 +113,7 @@ impl<'g> PinnedSet<'g> {
 
     /// With `--tree`, adds the descendants that are new. The policy is asked about them by [`PinnedSet::signal`].
     pub fn grow(&mut self) {
-        if !self.tree {
+        if self.tree.is_none() {
             return;
         }
         let begun = Instant::now();
@@ -164,7 +171,13 @@ impl<'g> PinnedSet<'g> {
     }
 
     pub fn is_tree(&self) -> bool {
-        self.tree
+        self.tree.is_some()
+    }
+
+    /// Why processes may be left that were orphaned before they were seen. None of the set is alive.
+    pub fn why_orphans(&self) -> Option<String> {
+        let members: Vec<ProcId> = self.all.iter().map(|process| process.id).collect();
+        self.tree.as_ref()?.orphans(&members)
     }
 
     /// How long the last search for descendants took.

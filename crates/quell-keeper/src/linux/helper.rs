@@ -28,7 +28,7 @@ const HELPER_NAME: &str = "quell-helper";
 /// How long a check that is stopped, or whose quell was killed, may take to end by itself. Its keeper takes half a second.
 const FORCE: Duration = Duration::from_secs(1);
 /// How long the end of a run waits for the proof that its check is gone. More than [`FORCE`], for a busy machine.
-const REST_PATIENCE: Duration = Duration::from_secs(5);
+const REST_PATIENCE: Duration = Duration::from_secs(3);
 
 /// From the keeper to the helper.
 #[derive(Debug, Serialize, Deserialize)]
@@ -84,8 +84,9 @@ pub struct HelperLink {
 impl HelperLink {
     /// Has the helper look for readiness.
     pub fn probe(&mut self, ready: &ReadyCheck) {
-        (self.checks, self.rest) = (ready.rules.cmd.is_some(), None);
-        self.give(&Task::Probe);
+        // Without a helper there is no check that could be left.
+        let given = self.give(&Task::Probe);
+        (self.checks, self.rest) = (given && ready.rules.cmd.is_some(), None);
     }
 
     /// Has the helper end what looks for readiness. See [`HelperLink::wait_at_rest`].
@@ -126,11 +127,10 @@ impl HelperLink {
         }
     }
 
-    pub fn give(&mut self, task: &Task) {
-        if let Some(channel) = &mut self.channel {
-            // If the helper is gone or its channel is full, the task is dropped: the job does not wait.
-            let _ = channel.try_send(task);
-        }
+    /// Sends a task. If the helper is gone or its channel is full, the task is dropped, because the job does not wait. Returns
+    /// whether it was sent.
+    pub fn give(&mut self, task: &Task) -> bool {
+        self.channel.as_mut().is_some_and(|channel| channel.try_send(task).is_ok())
     }
 
     /// Reports an event, and waits for room if necessary.
@@ -322,8 +322,11 @@ impl Helper<'_> {
             return;
         }
         let left = loop {
-            // If they can't be listed, nothing is reported, which is the truth.
-            let Ok(mut left) = quell_sys::own_children() else { return };
+            let Ok(mut left) = quell_sys::own_children() else {
+                // Nothing is known, so nothing is reported. The next look comes later.
+                self.force = Some(Instant::now() + FORCE);
+                return;
+            };
             let mut reaped = false;
             left.retain(|pid| match self.running.iter().find(|(child, _)| child.id() == *pid) {
                 Some((_, command)) => matches!(command, Command::Abandoned),

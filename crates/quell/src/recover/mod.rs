@@ -58,7 +58,7 @@ pub(crate) enum Standing {
 pub(crate) enum Survivors {
     /// They are killed again.
     KillAgain,
-    /// They are killed again, and not waited for: a standby has just done so.
+    /// They are killed again, and waited for only briefly: a standby has just waited for them.
     LookBriefly,
     /// They are reported: a keeper has just tried everything.
     Report,
