@@ -76,7 +76,7 @@ pub struct StopEngine {
     timers: Timers<StopTimer>,
     /// Whether the last count failed.
     uncounted: bool,
-    /// Until when there is no other kill round, and whether an event has asked for one meanwhile.
+    /// The earliest time of the next kill round, and whether an event has asked for one since the last.
     rest_until: Option<Instant>,
     round_owed: bool,
 }

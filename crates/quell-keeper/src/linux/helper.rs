@@ -84,7 +84,7 @@ pub struct HelperLink {
 impl HelperLink {
     /// Has the helper look for readiness.
     pub fn probe(&mut self, ready: &ReadyCheck) {
-        // Without a helper there is no check that could be left.
+        // If the helper did not get the task, no check can be running.
         let given = self.give(&Task::Probe);
         (self.checks, self.rest) = (given && ready.rules.cmd.is_some(), None);
     }
