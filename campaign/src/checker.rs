@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::{
     ledger::{Harm, Job},
-    scenario::{Scenario, Trouble, is_foreign},
+    scenario::{FaultClass, Scenario, is_foreign},
     worker_journal::WorkerJournal,
 };
 
@@ -39,7 +39,7 @@ pub fn check(scenario: &mut Scenario) {
     for (id, facts) in known.iter().filter(|(_, job)| job.told && !job.removed) {
         // A job of another boot, or whose keeper could not open a file to write its end, has no age but that of the clock,
         // which may have been set to another decade.
-        let aged = scenario.trouble == Trouble::Host && facts.suffered(&[Harm::Reboot, Harm::Files]);
+        let aged = scenario.fault_class == FaultClass::Host && facts.suffered(&[Harm::Reboot, Harm::Files]);
         // If it ended before its keeper could make its files again, nothing is left of them.
         let deleted = facts.suffered(&[Harm::Deleted]);
         if !scenario.env.job(id).dir().exists() && !aged && !deleted {
@@ -165,7 +165,7 @@ fn one_job(scenario: &Scenario, id: &str, facts: &Job) {
     let Some(record) = job.record() else {
         // One that never ran is removed, file by file.
         let leaves = || quell_tests::eventually(Duration::from_secs(5), || !job.dir().exists());
-        if !facts.removed && scenario.trouble != Trouble::Disk && (facts.told || !leaves()) {
+        if !facts.removed && scenario.fault_class != FaultClass::Disk && (facts.told || !leaves()) {
             scenario.violation("P6", format!("{id} has no record: {facts:?}"));
         }
         return;
@@ -203,7 +203,7 @@ fn cause(scenario: &Scenario, facts: &Job, record: &Value, what: &dyn Fn() -> St
         "keeper_lost" => {
             facts.suffered(&[Harm::Keeper, Harm::Both, Harm::Stopped, Harm::Files, Harm::Start, Harm::Reboot])
                 || facts.harms.contains(&Harm::Standby)
-                || scenario.trouble == Trouble::Disk
+                || scenario.fault_class == FaultClass::Disk
         }
         "front_lost" => facts.suffered(&[Harm::Standby, Harm::Both, Harm::Start]),
         "owner_gone" => facts.suffered(&[Harm::Owner, Harm::Start]),
@@ -263,7 +263,7 @@ fn outcome(
     let undisturbed = facts.harms.is_empty() && facts.stops + facts.terms + facts.others == 0 && !facts.timed;
     if undisturbed
         && facts.work.exit.is_some()
-        && scenario.trouble != Trouble::Disk
+        && scenario.fault_class != FaultClass::Disk
         && record["last"]["ending"]["cause"] != "user"
     {
         let code = facts.work.exit.map(i64::from);
@@ -288,7 +288,7 @@ fn signals(scenario: &Scenario, facts: &Job, journals: &[WorkerJournal], what: &
 
 /// Every line that was written is there once, in its order.
 fn output(scenario: &Scenario, id: &str, facts: &Job, journals: &[WorkerJournal], what: &dyn Fn() -> String) {
-    if facts.tag.is_empty() || scenario.trouble == Trouble::Disk || facts.suffered(&[Harm::Files]) {
+    if facts.tag.is_empty() || scenario.fault_class == FaultClass::Disk || facts.suffered(&[Harm::Files]) {
         return;
     }
     let job = scenario.env.job(id);
@@ -347,7 +347,7 @@ fn everything_can_be_removed(scenario: &Scenario) {
             .env
             .ids("jobs")
             .into_iter()
-            .filter(|id| !id.starts_with('.') && !damaged(id) && scenario.trouble != Trouble::Disk)
+            .filter(|id| !id.starts_with('.') && !damaged(id) && scenario.fault_class != FaultClass::Disk)
             .collect();
         if !left.is_empty() {
             scenario.violation("P6", format!("can't be removed: {left:?}: {said:?}"));

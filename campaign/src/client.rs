@@ -12,7 +12,7 @@ use crate::{
     ledger::{Harm, Job},
     metrics::Metrics,
     rng::Rng,
-    scenario::{BOUND, Scenario, Trouble},
+    scenario::{BOUND, FaultClass, Scenario},
     worker_journal::Work,
 };
 
@@ -175,7 +175,7 @@ impl Client<'_> {
     fn start(&mut self) {
         let work = Work::draw(&mut self.rng);
         let tag = self.scenario.fresh();
-        let contain = self.scenario.setting.contain.word();
+        let contain = self.scenario.setting.contain.as_str();
         let grace = format!("{}ms", self.rng.below(120));
         let mut words: Vec<String> = ["--contain", contain, "--grace", &grace].map(String::from).to_vec();
         let name = if self.rng.percent(40) {
@@ -222,10 +222,10 @@ impl Client<'_> {
         if let Some(id) = id {
             self.metrics.jobs.add(1);
             let facts = Job { tag, work, told: true, again, timed, orphan, ..Job::default() };
-            let tidied = self.scenario.ledger.may_be_tidied(self.gcs);
+            let collected = self.scenario.ledger.may_be_collected(self.gcs);
             self.scenario.ledger.note(&id, |job| {
                 let harms = std::mem::take(&mut job.harms);
-                *job = Job { harms, stops: job.stops, removed: job.removed || tidied, ..facts };
+                *job = Job { harms, stops: job.stops, removed: job.removed || collected, ..facts };
                 if dies_at_point {
                     job.harms.insert(Harm::Start);
                 }
@@ -237,7 +237,7 @@ impl Client<'_> {
             }
         } else if let Some(reply) = reply.filter(|reply| {
             // 5: a lost job of that name is not proven dead, because a traced keeper of it still hangs.
-            let unproven = reply.code == 5 && self.scenario.trouble == Trouble::Hostile;
+            let unproven = reply.code == 5 && self.scenario.fault_class == FaultClass::Hostile;
             !unproven && !matches!(reply.code, 0 | 1 | 125)
         }) {
             let (words, code) = (&reply.words, reply.code);
@@ -257,7 +257,7 @@ impl Client<'_> {
             self.scenario.fresh(),
         ];
         command.extend([format!("exit={code}"), "kids=sd".into(), "after=20".into()]);
-        let contain = self.scenario.setting.contain.word().to_owned();
+        let contain = self.scenario.setting.contain.as_str().to_owned();
         let words = ["--contain".to_owned(), contain, "--grace".to_owned(), "50ms".to_owned()];
         let reply = self.call("run", &words, &command, true);
         self.metrics.jobs.add(1);
@@ -382,7 +382,7 @@ impl Client<'_> {
             job.tag = old.tag.clone();
             job.work = old.work.clone();
             (job.told, job.again, job.timed) = (true, old.again, old.timed);
-            job.removed |= self.scenario.ledger.may_be_tidied(self.gcs);
+            job.removed |= self.scenario.ledger.may_be_collected(self.gcs);
             // Its keepers have the same fault before them as the command.
             if self.dies_at_point {
                 job.harms.insert(Harm::Start);

@@ -123,14 +123,14 @@ impl Ledger {
         self.gcs_done.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// What [`Self::may_be_tidied`] needs to know.
+    /// What [`Self::may_be_collected`] needs to know.
     pub fn gcs_done(&self) -> usize {
         self.gcs_done.load(Ordering::SeqCst)
     }
 
     /// Whether a `gc` was under way at some time since `before` was asked for: one that began a job then, and that ended at
     /// once, may hear of it when it is removed already.
-    pub fn may_be_tidied(&self, before: usize) -> bool {
+    pub fn may_be_collected(&self, before: usize) -> bool {
         self.gcs.load(Ordering::SeqCst) > before
     }
 

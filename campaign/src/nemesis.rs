@@ -21,7 +21,7 @@ use crate::{
     ledger::Harm,
     metrics::Metrics,
     rng::Rng,
-    scenario::{Scenario, Trouble},
+    scenario::{FaultClass, Scenario},
 };
 
 #[derive(Clone, Copy, Debug)]
@@ -119,7 +119,7 @@ impl Drop for Stranger {
 
 impl<'w> Nemesis<'w> {
     pub fn new(scenario: &'w Scenario, metrics: &'w Metrics, rng: Rng) -> Nemesis<'w> {
-        let stranger = Some(Trouble::Hostile).filter(|kind| *kind == scenario.trouble);
+        let stranger = Some(FaultClass::Hostile).filter(|kind| *kind == scenario.fault_class);
         let stranger = stranger.and_then(|_| Stranger::start(scenario));
         let (paused, tracers, closed, empty) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         Nemesis { scenario, metrics, rng, paused, tracers, closed, stranger, empty }
@@ -136,14 +136,14 @@ impl<'w> Nemesis<'w> {
     }
 
     fn draw(&mut self) -> Fault {
-        let own: &[(usize, Fault)] = match self.scenario.trouble {
-            Trouble::Signals => &[],
-            Trouble::Files => &[(16, Fault::Damage), (6, Fault::Close), (6, Fault::DeleteSocket)],
-            Trouble::Disk => &[(16, Fault::FillDisk)],
-            Trouble::Hostile => {
+        let own: &[(usize, Fault)] = match self.scenario.fault_class {
+            FaultClass::Signals => &[],
+            FaultClass::Files => &[(16, Fault::Damage), (6, Fault::Close), (6, Fault::DeleteSocket)],
+            FaultClass::Disk => &[(16, Fault::FillDisk)],
+            FaultClass::Hostile => {
                 &[(10, Fault::HoldLock), (8, Fault::Trace), (8, Fault::Delete), (10, Fault::Forge)]
             }
-            Trouble::Host => {
+            FaultClass::Host => {
                 &[(8, Fault::Jump), (5, Fault::StarveFiles), (6, Fault::RemoveCgroup), (6, Fault::Reboot)]
             }
         };
@@ -232,13 +232,14 @@ impl<'w> Nemesis<'w> {
     }
 
     fn kill_both(&self, job: &Background<'_>) {
-        let crew: Vec<Process> = ["keeper", "standby"].iter().filter_map(|role| job.process(role)).collect();
-        if crew.is_empty() {
+        let supervisors: Vec<Process> =
+            ["keeper", "standby"].iter().filter_map(|role| job.process(role)).collect();
+        if supervisors.is_empty() {
             return;
         }
         self.harm(&job.id, Harm::Both);
-        let stopped: Vec<bool> = crew.iter().map(|process| process.signal("STOP")).collect();
-        signal_all("KILL", &crew);
+        let stopped: Vec<bool> = supervisors.iter().map(|process| process.signal("STOP")).collect();
+        signal_all("KILL", &supervisors);
         if stopped.contains(&true) {
             self.metrics.fault("both killed");
         }
@@ -297,10 +298,10 @@ impl<'w> Nemesis<'w> {
             return;
         }
         let (Some(keeper), Some(root)) = (job.process("keeper"), job.process("root")) else { return };
-        let crew: Vec<Process> = job.process("standby").into_iter().chain([keeper]).collect();
+        let supervisors: Vec<Process> = job.process("standby").into_iter().chain([keeper]).collect();
         self.harm(&job.id, Harm::Both);
         self.harm(&job.id, Harm::Forged);
-        signal_all("STOP", &crew);
+        signal_all("STOP", &supervisors);
         let stranger = self.stranger.as_ref().and_then(Stranger::process);
         let (spec, state) = (job.dir().join("spec.json"), job.dir().join("state.jsonl"));
         let name = match self.rng.below(5) {
@@ -345,7 +346,7 @@ impl<'w> Nemesis<'w> {
                 "forged: no root"
             }
         };
-        signal_all("KILL", &crew);
+        signal_all("KILL", &supervisors);
         self.metrics.fault(name);
     }
 

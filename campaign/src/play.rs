@@ -10,7 +10,7 @@ use crate::{
     metrics::Metrics,
     nemesis::Nemesis,
     rng::Rng,
-    scenario::{Scenario, Trouble},
+    scenario::{FaultClass, Scenario},
 };
 
 /// Runs it; what was broken.
@@ -19,14 +19,14 @@ pub fn play(seed: u64, metrics: &Metrics, points: &[String]) -> Vec<String> {
     let settings = Setting::all();
     let setting = settings[rng.below(settings.len())];
     let kinds = [
-        (4, Trouble::Signals),
-        (2, Trouble::Files),
-        (2, Trouble::Disk),
-        (3, Trouble::Hostile),
-        (3, Trouble::Host),
+        (4, FaultClass::Signals),
+        (2, FaultClass::Files),
+        (2, FaultClass::Disk),
+        (3, FaultClass::Hostile),
+        (3, FaultClass::Host),
     ];
-    let trouble = rng.weighed(&kinds);
-    let mut scenario = Scenario::new(setting, trouble, &mut rng);
+    let fault_class = rng.weighed(&kinds);
+    let mut scenario = Scenario::new(setting, fault_class, &mut rng);
     let (clients, calls) = (2 + rng.below(3), 6 + rng.below(14));
     let enough = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -52,6 +52,6 @@ pub fn play(seed: u64, metrics: &Metrics, points: &[String]) -> Vec<String> {
     });
     checker::check(&mut scenario);
     metrics.scenarios.add(1);
-    let described = |violation: String| format!("{setting}, {trouble:?}: {violation}");
+    let described = |violation: String| format!("{setting}, {fault_class:?}: {violation}");
     scenario.violations().into_iter().map(described).collect()
 }

@@ -30,7 +30,7 @@ enum Kind {
 }
 
 impl Kind {
-    fn word(self) -> &'static str {
+    fn as_str(self) -> &'static str {
         match self {
             Kind::Plain => "plain",
             Kind::Recycle => "recycle",
@@ -76,7 +76,7 @@ fn options() -> Result<Options, String> {
             "--kind" => {
                 let text = value()?;
                 let kinds = [Kind::Plain, Kind::Recycle, Kind::Points];
-                let kind = kinds.into_iter().find(|kind| kind.word() == text);
+                let kind = kinds.into_iter().find(|kind| kind.as_str() == text);
                 options.kind = Some(kind.ok_or(format!("unknown kind {text}"))?);
             }
             other => return Err(format!("{other}?")),
@@ -163,7 +163,7 @@ fn all_kinds(options: &Options, metrics: &Metrics) {
         }
         let mut command = wrapper.unwrap_or(command);
         let seconds = (options.seconds * share / 100).max(1).to_string();
-        command.args(["--kind", kind.word(), "--seconds", &seconds, "--seed", &options.seed.to_string()]);
+        command.args(["--kind", kind.as_str(), "--seconds", &seconds, "--seed", &options.seed.to_string()]);
         command.args(["--width", &options.width.to_string()]);
         let mut child = command.stdout(Stdio::piped()).spawn().expect("this program");
         let output = child.stdout.take().expect("it is piped");
@@ -180,7 +180,7 @@ fn all_kinds(options: &Options, metrics: &Metrics) {
         let status = child.wait();
         if !told {
             metrics.violations.add(1);
-            println!("VIOLATION harness: the {} campaign ended without metrics: {status:?}", kind.word());
+            println!("VIOLATION harness: the {} campaign ended without metrics: {status:?}", kind.as_str());
         }
     }
     println!("took               {:>8} s", began.elapsed().as_secs());
@@ -201,7 +201,7 @@ fn play(options: &Options, kind: Kind, metrics: &Metrics) {
     });
     let next = AtomicU64::new(0);
     let until = Instant::now() + Duration::from_secs(options.seconds);
-    let whole = Rng::new(options.seed ^ (kind.word().len() as u64) << 32);
+    let whole = Rng::new(options.seed ^ (kind.as_str().len() as u64) << 32);
     thread::scope(|scope| {
         for _ in 0..options.width {
             scope.spawn(|| {
@@ -216,7 +216,7 @@ fn play(options: &Options, kind: Kind, metrics: &Metrics) {
                         println!("VIOLATION {violation}");
                         println!(
                             "  again: campaign --kind {} --seed {} --only {number}",
-                            kind.word(),
+                            kind.as_str(),
                             options.seed
                         );
                     }

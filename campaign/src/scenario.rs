@@ -25,9 +25,9 @@ use crate::{ledger::Ledger, rng::Rng, worker_journal::WorkerJournal};
 /// No command may take longer, whatever the nemesis does.
 pub const BOUND: Duration = Duration::from_secs(60);
 
-/// What kind of trouble a scenario has, in addition to the killing that all have.
+/// The faults of a scenario, in addition to the kills that all scenarios have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trouble {
+pub enum FaultClass {
     /// Signals to quell's own processes, and nothing else: then no command has an excuse for failing.
     Signals,
     /// Records are damaged, closed, deleted.
@@ -46,7 +46,7 @@ pub enum Trouble {
 pub struct Scenario {
     pub env: TestEnv,
     pub setting: Setting,
-    pub trouble: Trouble,
+    pub fault_class: FaultClass,
     pub ledger: Ledger,
     pub journals: PathBuf,
     clock: Option<PathBuf>,
@@ -58,19 +58,19 @@ pub struct Scenario {
 }
 
 impl Scenario {
-    pub fn new(setting: Setting, trouble: Trouble, rng: &mut Rng) -> Scenario {
+    pub fn new(setting: Setting, fault_class: FaultClass, rng: &mut Rng) -> Scenario {
         let env = TestEnv::enclosed(setting);
         let journals = env.path("journals");
         fs::create_dir(&journals).expect("a directory for the journals");
         let open = Command::new("chmod").arg("777").arg(&journals).status();
         assert!(open.is_ok_and(|status| status.success()), "chmod");
-        let mounted = trouble == Trouble::Disk && host::am_root() && mount(&env);
-        let clock = (trouble == Trouble::Host && rng.percent(50)).then(|| env.write("clock", "0"));
+        let mounted = fault_class == FaultClass::Disk && host::am_root() && mount(&env);
+        let clock = (fault_class == FaultClass::Host && rng.percent(50)).then(|| env.write("clock", "0"));
         let ledger = Ledger::default();
         let mut scenario = Scenario {
             env,
             setting,
-            trouble,
+            fault_class,
             ledger,
             journals,
             clock,
@@ -84,7 +84,7 @@ impl Scenario {
             let bystander = scenario.bystander(number);
             scenario.bystanders.push(bystander);
         }
-        if trouble == Trouble::Hostile && rng.percent(40) {
+        if fault_class == FaultClass::Hostile && rng.percent(40) {
             scenario.foreign = Foreign::make(&scenario.env);
         }
         scenario
@@ -118,7 +118,7 @@ impl Scenario {
 
     /// Whether a command of quell's may fail because of what it finds, not only because it was killed.
     pub fn is_harsh(&self) -> bool {
-        self.trouble != Trouble::Signals
+        self.fault_class != FaultClass::Signals
     }
 
     pub fn has_small_disk(&self) -> bool {

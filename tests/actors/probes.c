@@ -23,6 +23,27 @@ static void die_by_signal(void)
     idle();
 }
 
+/* Its command line is empty until it gets USR1, like that of a process in the middle of its exec. */
+static void no_command_line(void)
+{
+    char *words = program_invocation_name;
+    size_t length = token + strlen(token) - words;
+    char *kept = malloc(length);
+    sigset_t usr1;
+    int sig;
+    if (!kept)
+        die("malloc");
+    memcpy(kept, words, length);
+    sigemptyset(&usr1);
+    sigaddset(&usr1, SIGUSR1);
+    sigprocmask(SIG_BLOCK, &usr1, NULL);
+    memset(words, 0, length);
+    ready();
+    sigwait(&usr1, &sig);
+    memcpy(words, kept, length);
+    idle();
+}
+
 static long polite_ms;
 
 static void on_term_leave(int sig)
@@ -69,6 +90,45 @@ static void askers(void)
             idle();
         }
     ready_and_stay(n);
+}
+
+/*
+ * A server that does not look at its input. Each INT, TERM, HUP and QUIT adds its number to the file "signals". ARG
+ * milliseconds after the first one it makes the file "cleaned", and exits with 0.
+ */
+static void server(void)
+{
+    struct timespec left = {LOOP_SECONDS, 0}, t;
+    long until = 0, cleanup = arg ? atol(arg) : 0;
+    int log = open("signals", O_WRONLY | O_CREAT | O_APPEND, 0644);
+    sigset_t stop;
+    if (log < 0)
+        die("signals");
+    sigemptyset(&stop);
+    sigaddset(&stop, SIGINT);
+    sigaddset(&stop, SIGTERM);
+    sigaddset(&stop, SIGHUP);
+    sigaddset(&stop, SIGQUIT);
+    sigprocmask(SIG_BLOCK, &stop, NULL);
+    ready();
+    for (;;) {
+        int sig = sigtimedwait(&stop, NULL, &left);
+        clock_gettime(CLOCK_MONOTONIC, &t);
+        long ms = t.tv_sec * 1000 + t.tv_nsec / 1000000;
+        if (sig > 0) {
+            dprintf(log, "%d\n", sig);
+            until = until ? until : ms + cleanup;
+        } else if (errno == EAGAIN && until == 0) {
+            _exit(94);
+        }
+        if (until && ms >= until)
+            break;
+        if (until)
+            left = (struct timespec){(until - ms) / 1000, (until - ms) % 1000 * 1000000};
+    }
+    if (open("cleaned", O_WRONLY | O_CREAT, 0644) < 0)
+        die("cleaned");
+    _exit(0);
 }
 
 /* Which descriptors the program was given: "FD LINK" per line, to the file ARG. */
@@ -178,8 +238,10 @@ static void flood_flat(void)
 const struct kind probes[] = {
     {"exit-now", exit_now},
     {"die-by-signal", die_by_signal},
+    {"no-command-line", no_command_line},
     {"polite", polite},
     {"askers", askers},
+    {"server", server},
     {"fds", fds},
     {"churn", churn},
     {"flood", flood},

@@ -9,8 +9,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use quell::binary::{Home, QuellInternals, open};
-use quell::{Condition, JobRequest, Quell, StopOptions, WaitFor};
+use quell::binary::{Home, open, open_permitted};
+use quell::{Condition, Interrupt, JobRequest, Quell, StopOptions, WaitFor};
 use quell_guard::{Guard, Policy, Verb};
 use quell_tests::{eventually, run::PATIENCE, skip, test_env::TestEnv};
 
@@ -42,24 +42,23 @@ fn kinds(env: &TestEnv, verb: &str) -> Vec<String> {
 fn no_permit_is_good_for_another_verb() {
     let env = TestEnv::as_me();
     let guard = Guard::new(&Home::at(env.home()), Policy::default());
-    let permit = |verb| guard.permit(verb, "", None).expect("a permit");
+    let permitted = |verb| {
+        let permit = guard.permit(verb, "", None).expect("a permit");
+        open_permitted(Some(Home::at(env.home())), env.quell_path(), Some(permit)).expect("a usable home")
+    };
     let stop = StopOptions::kill();
-    let job = quell(&env).permitted(permit(Verb::Start)).start(&nap(&env)).expect("a start");
+    let job = permitted(Verb::Start).start(&nap(&env)).expect("a start");
     assert_eq!(kinds(&env, "stop"), Vec::<String>::new());
     let _ = job.stop_with(&stop).expect("a stop");
     assert_eq!(kinds(&env, "stop"), ["decision", "act"], "a start does not permit a stop");
     let other = quell(&env).start(&nap(&env)).expect("a start").id();
-    let _ = quell(&env).permitted(permit(Verb::Stop)).job_with(other).stop_with(&stop).expect("a stop");
+    let _ = permitted(Verb::Stop).job_with(other).stop_with(&stop).expect("a stop");
     assert_eq!(
         kinds(&env, "stop"),
-        ["decision", "act", "decision"],
-        "the holder of a permit writes down the rest"
+        ["decision", "act", "decision", "act"],
+        "a permit for stops is for one, and records its result"
     );
-    quell(&env)
-        .permitted(permit(Verb::Stop))
-        .job_with(other)
-        .remove(quell::Removal::IfProvenDead)
-        .expect("removed");
+    permitted(Verb::Stop).job_with(other).remove(quell::Removal::IfProvenDead).expect("removed");
     assert_eq!(kinds(&env, "rm"), ["decision"]);
 }
 
@@ -70,8 +69,8 @@ fn own(field: &str) -> String {
     line.expect("a field of status").trim().to_owned()
 }
 
-/// The children of this process that are corpses and bear the name of quell: number and time of birth.
-fn corpses() -> Vec<(String, String)> {
+/// The children of this process that are zombies and bear the name of quell: number and time of birth.
+fn zombies() -> Vec<(String, String)> {
     let me = std::process::id().to_string();
     let stats = fs::read_dir("/proc").expect("/proc").flatten();
     let stats = stats.filter_map(|entry| fs::read_to_string(entry.path().join("stat")).ok());
@@ -125,8 +124,8 @@ fn a_large_parent_with_many_threads_starts_and_stops_jobs() {
     });
     assert_eq!(["SigBlk", "SigIgn", "SigCgt"].map(own), handlers);
     // Those that other tests have started are collected in a moment; one without a parent that waits stays.
-    let seen = corpses();
-    let stays = || corpses().into_iter().filter(|corpse| seen.contains(corpse)).collect::<Vec<_>>();
+    let seen = zombies();
+    let stays = || zombies().into_iter().filter(|zombie| seen.contains(zombie)).collect::<Vec<_>>();
     assert!(eventually(PATIENCE, || stays().is_empty()), "{:?}", stays());
     assert!(ballast.iter().step_by(4096).all(|byte| *byte == 1));
     assert_eq!(env.leftovers_after(PATIENCE), Vec::<String>::new());
@@ -209,6 +208,45 @@ fn a_job_that_ends_before_it_is_ready_is_an_error() {
     let error = job.wait_ready(Duration::from_millis(50)).expect_err("it is not ready");
     assert_eq!(error.to_string(), format!("{} is not ready yet", job.id()));
     let _ = job.stop_with(&StopOptions::kill()).expect("a stop");
+}
+
+#[test]
+fn an_interrupt_ends_every_wait_that_has_it() {
+    let env = TestEnv::as_me();
+    let job = quell(&env).start(&nap(&env)).expect("a start");
+    let stall = Duration::from_secs(600);
+    for wanted in
+        [WaitFor::end(), WaitFor::end().log("never").expect("a pattern"), WaitFor::end().stall(stall)]
+    {
+        let interrupt = Interrupt::new().expect("a pipe");
+        let wanted = wanted.or_interrupted(&interrupt);
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| job.wait(&wanted, None).expect("a wait").met);
+            interrupt.raise();
+            assert_eq!(waiting.join().expect("the wait ends"), Condition::Nothing);
+        });
+        assert!(interrupt.is_raised());
+        assert_eq!(job.wait(&wanted, None).expect("a wait").met, Condition::Nothing, "it stays raised");
+    }
+    let _ = job.stop_with(&StopOptions::kill()).expect("a stop");
+}
+
+#[test]
+fn a_line_before_the_cursor_does_not_end_a_wait() {
+    let env = TestEnv::as_me();
+    let fifo = env.fifo();
+    let script = format!("echo word; read x < {}; echo word again", fifo.display());
+    let job = quell(&env).command("sh").args(["-c", &script]).start().expect("a start");
+    let wanted = || WaitFor::end().log("word").expect("a pattern");
+    assert_eq!(job.wait(&wanted(), Some(PATIENCE)).expect("a wait").line.as_deref(), Some("word"));
+    let cursor = job.logs().read().expect("the log").cursor;
+    let waiting = thread::spawn({
+        let (job, wanted) = (job.clone(), wanted().since(cursor));
+        move || job.wait(&wanted, Some(PATIENCE * 10)).expect("a wait").line
+    });
+    fs::write(&fifo, "go\n").expect("the fifo");
+    assert_eq!(waiting.join().expect("the wait ends").as_deref(), Some("word again"));
+    assert_eq!(over(&job), Condition::Exit);
 }
 
 /// An example of the library, built by cargo, in this environment; none where this user has no cargo, or may not build here.

@@ -18,7 +18,7 @@ fn marker(env: &TestEnv) -> PathBuf {
 }
 
 #[test]
-fn what_is_refused_runs_nothing() {
+fn a_refusal_runs_nothing() {
     let env = test_env();
     marker(&env);
     env.write("tests/test_a.py", "");
@@ -28,7 +28,7 @@ fn what_is_refused_runs_nothing() {
     symlink(env.path("nowhere"), env.path("tests/dangling")).expect("a link");
     let strace = has_program("strace");
     if !strace {
-        skip("what_is_refused_runs_nothing", "no strace here: only what it leaves is looked at");
+        skip("a_refusal_runs_nothing", "no strace here: only what it leaves is looked at");
     }
     let scope = &["--scope", "tests"][..];
     for (options, words, code) in [
@@ -121,7 +121,7 @@ fn what_is_refused_runs_nothing() {
 }
 
 #[test]
-fn more_words_for_pytest_in_a_variable_are_checked_too() {
+fn the_words_in_pytest_addopts_are_checked() {
     let env = test_env();
     marker(&env);
     let call = |words: &str| {
@@ -143,7 +143,7 @@ fn more_words_for_pytest_in_a_variable_are_checked_too() {
 }
 
 #[test]
-fn the_policy_says_where_by_what_and_whether_approved() {
+fn the_policy_restricts_scope_commands_and_approval() {
     let env = test_env();
     marker(&env);
     let policy = "[guard.test]\nscope = [\"tests\"]\ncommands = [\"pytest\"]\napproval = true\napproval_variable = \"OK\"\n";
@@ -167,6 +167,14 @@ fn the_policy_says_where_by_what_and_whether_approved() {
         assert_eq!(call(&[], Some(yes), good), "ran", "{yes}");
     }
     assert_eq!(call(&["--approve"], None, good), "ran");
+    let said = |how: &str| {
+        let lines = audit(&env).into_iter().filter(|line| line["verb"] == "test");
+        lines
+            .filter(|line| line["decision"]["reason"].as_str().is_some_and(|said| said.ends_with(how)))
+            .count()
+    };
+    // A decision and an act each.
+    assert_eq!((said("; approved by the variable OK"), said("; approved by --approve")), (10, 2));
     let approved = &["--approve"][..];
     assert_eq!(call(approved, None, &["sh", "-c", "touch ran"]), "COMMAND_NOT_ALLOWED");
     assert_eq!(call(approved, None, &["./pytest", "src"]), "PATH_OUTSIDE_SCOPE");
@@ -249,7 +257,7 @@ fn a_real_pytest_runs_no_test_from_outside() {
 }
 
 #[test]
-fn who_may_run_pytest_may_not_run_any_python() {
+fn a_policy_that_allows_pytest_does_not_allow_other_python_code() {
     let env = test_env();
     env.write("tests/test_a.py", "");
     env.write("-m", "open('ran', 'w')\n");
@@ -266,7 +274,7 @@ fn who_may_run_pytest_may_not_run_any_python() {
 }
 
 #[test]
-fn evidence_is_not_written_over_what_quell_goes_by() {
+fn evidence_does_not_replace_files_of_quell() {
     let env = test_env();
     let text = "[guard]\nmax_effect = \"read\"\n";
     fs::create_dir_all(env.path("conf/quell")).expect("mkdir");
@@ -311,7 +319,7 @@ fn evidence_is_not_written_over_what_quell_goes_by() {
 }
 
 #[test]
-fn a_scope_above_the_working_directory_is_called_that_and_no_link() {
+fn a_scope_above_the_working_directory_is_not_reported_as_a_link() {
     let env = test_env();
     let own = env.write("own.toml", "[guard.test]\nscope = [\"../\"]\n");
     let done = env.quell("test").args(["--json"]).env("QUELL_CONFIG", own).command(["pytest"]).finish();
@@ -321,7 +329,7 @@ fn a_scope_above_the_working_directory_is_called_that_and_no_link() {
 }
 
 #[test]
-fn evidence_takes_the_place_of_nothing_but_earlier_evidence() {
+fn evidence_replaces_only_earlier_evidence() {
     let env = test_env();
     let code = "def test_a():\n    pass\n";
     for file in ["src/test_e.py", "tests/conftest.py", "package.json"] {
@@ -345,7 +353,7 @@ fn evidence_takes_the_place_of_nothing_but_earlier_evidence() {
 }
 
 #[test]
-fn a_project_that_nobody_trusts_does_not_widen_the_scope() {
+fn an_untrusted_project_does_not_widen_the_scope() {
     let env = test_env();
     marker(&env);
     symlink("/etc", env.path("etc")).expect("a link");
@@ -364,7 +372,7 @@ fn a_project_that_nobody_trusts_does_not_widen_the_scope() {
 }
 
 #[test]
-fn a_wrapper_without_a_scope_hides_no_target() {
+fn targets_behind_a_wrapper_are_checked_without_a_scope() {
     let env = test_env();
     marker(&env);
     for words in [&["env", "./pytest", "/tmp"][..], &["timeout", "5", "./pytest", "../x"]] {

@@ -94,7 +94,7 @@ fn a_scope_lets_no_word_load_code_or_run_something_else() {
         assert_eq!(ran, code == "pass", "{line}");
         if code.ends_with("NOT_ALLOWED") {
             let hint = done.envelope()["error"]["hint"].as_str().unwrap_or_default().to_owned();
-            let way = ["guard.test.allow", "guard.test.commands", "call that"];
+            let way = ["guard.test.allow", "guard.test.commands", "use that"];
             assert!(way.iter().any(|way| hint.contains(way)), "{line}: {hint}");
         }
         // Without a scope all of it is allowed.
@@ -150,8 +150,8 @@ fn variables_that_load_code_do_not_reach_tests_that_have_a_scope() {
 }
 
 #[test]
-fn words_that_pytests_own_files_add_are_held_against_the_scope() {
-    let test = "words_that_pytests_own_files_add_are_held_against_the_scope";
+fn words_that_pytests_files_add_are_checked_against_the_scope() {
+    let test = "words_that_pytests_files_add_are_checked_against_the_scope";
     if !has_program("pytest-3") {
         return skip(test, "no pytest here");
     }
@@ -269,8 +269,8 @@ fn no_file_that_a_test_run_writes_is_run_by_another_one() {
 
 /// Files in the working directory that Python loads for `python -m`, and that are not in the scope.
 #[test]
-fn nothing_in_the_working_directory_takes_the_place_of_a_part_of_python_or_adds_a_plugin() {
-    let test = "nothing_in_the_working_directory_takes_the_place_of_a_part_of_python_or_adds_a_plugin";
+fn no_file_in_the_working_directory_replaces_a_python_module_or_adds_a_plugin() {
+    let test = "no_file_in_the_working_directory_replaces_a_python_module_or_adds_a_plugin";
     if !has_program("pytest-3") {
         return skip(test, "no pytest here");
     }
@@ -288,6 +288,16 @@ fn nothing_in_the_working_directory_takes_the_place_of_a_part_of_python_or_adds_
         ("x.egg-info/entry_points.txt", Some(plugin), pytest, "PATH_OUTSIDE_SCOPE"),
         ("X-1.0.DIST-INFO/entry_points.txt", Some(plugin), pytest, "PATH_OUTSIDE_SCOPE"),
         ("EGG-INFO/entry_points.txt", Some(plugin), pytest, "PATH_OUTSIDE_SCOPE"),
+        // Not a package, but `python -m` runs it where the module is not installed.
+        ("coverage/__main__.py", None, pytest, "PATH_OUTSIDE_SCOPE"),
+        ("py/test.py", None, pytest, "PATH_OUTSIDE_SCOPE"),
+        ("org.py", None, pytest, "PATH_OUTSIDE_SCOPE"),
+        ("org.py", None, unittest, "PATH_OUTSIDE_SCOPE"),
+        ("org/__init__.py", None, pytest, "PATH_OUTSIDE_SCOPE"),
+        ("org/python/core.py", None, unittest, "PATH_OUTSIDE_SCOPE"),
+        ("org/example/Main.java", None, pytest, "pass"),
+        ("coverage/index.html", None, pytest, "pass"),
+        ("pytest.ini", Some("[pytest]\naddopts\u{1c}= -p evil\n"), pytest, "OPTION_NOT_ALLOWED"),
         ("x.egg-info/entry_points.txt", Some(scripts), pytest, "pass"),
         ("x.egg-info/entry_points.txt", Some(plugin), &["pytest-3", "tests/test_a.py"], "pass"),
         ("argparse.py", None, &["pytest-3", "tests/test_a.py"], "pass"),
@@ -482,7 +492,7 @@ fn a_target_inside_the_scope_may_be_written_in_any_plain_way() {
 }
 
 #[test]
-fn a_runner_that_is_not_installed_is_an_error_and_no_failure_of_tests() {
+fn a_runner_that_is_not_installed_is_an_error_and_not_a_test_failure() {
     let env = test_env();
     env.script("python3", "#!/bin/sh\necho \"$0: No module named pytest\" >&2\nexit 1\n");
     env.script("npx", "#!/bin/sh\necho 'npm error could not determine executable to run' >&2\nexit 1\n");
@@ -522,8 +532,8 @@ fn a_runner_that_is_not_installed_is_an_error_and_no_failure_of_tests() {
 }
 
 #[test]
-fn what_tests_print_counts_for_nothing_beside_what_their_runner_says() {
-    let test = "what_tests_print_counts_for_nothing_beside_what_their_runner_says";
+fn output_of_tests_does_not_change_the_result_of_the_runner() {
+    let test = "output_of_tests_does_not_change_the_result_of_the_runner";
     if !has_program("pytest-3") {
         return skip(test, "no pytest here");
     }
@@ -576,7 +586,7 @@ fn put(env: &TestEnv, name: &str, text: &str) {
 }
 
 #[test]
-fn an_option_that_hides_behind_another_one_is_found() {
+fn an_option_in_the_value_of_another_one_is_found() {
     let env = with_runners();
     put(&env, "evil/j.json", "{}");
     for line in [
@@ -598,7 +608,7 @@ fn an_option_that_hides_behind_another_one_is_found() {
 }
 
 #[test]
-fn a_runner_writes_no_code_and_nothing_that_quell_or_git_goes_by() {
+fn a_runner_writes_no_code_and_no_files_of_quell_or_git() {
     let env = with_runners();
     env.write("quell.toml", "");
     env.write("tests/conf.py", "");
@@ -706,7 +716,7 @@ fn files_of_pytest_that_quell_reads_in_another_way_are_refused() {
 }
 
 #[test]
-fn no_module_of_the_working_directory_takes_the_place_of_a_runner_or_a_target() {
+fn no_module_in_the_working_directory_replaces_a_runner_or_a_target() {
     for (file, line, expected) in [
         ("tests.py", "./python3 -m unittest tests", "PATH_OUTSIDE_SCOPE"),
         ("tests.py", "./python3 -m unittest tests.test_a", "PATH_OUTSIDE_SCOPE"),
@@ -741,7 +751,7 @@ fn no_module_of_the_working_directory_takes_the_place_of_a_runner_or_a_target() 
 }
 
 #[test]
-fn a_link_that_leads_out_is_found_whatever_its_name_is_and_above_a_target_too() {
+fn a_link_that_leads_out_is_found_below_and_above_a_target() {
     for (link, to, target, expected) in [
         ("tests/d.bin", "evil/d", "tests", "PATH_SYMLINK_ESCAPE"),
         ("tests/k/conftest.py", "evil/d", "tests/k/test_u.py", "PATH_SYMLINK_ESCAPE"),
@@ -783,19 +793,33 @@ fn more_variables_that_load_code_are_refused_and_kept_away() {
         "ZDOTDIR",
         "PKG_CONFIG",
         "Npm_Config_X",
+        "PYENV_HOOK_PATH",
+        "RBENV_HOOK_PATH",
+        "RUSTUP_UPDATE_ROOT",
+        "PIPENV_PIPFILE",
+        "PDM_PROJECT",
+        "POETRY_CONFIG_DIR",
+        "HATCH_CONFIG",
+        "COREPACK_ROOT",
     ];
-    for name in names {
+    // These say where tools are installed, and many machines set them.
+    let places =
+        ["RUSTUP_HOME", "PYENV_ROOT", "ASDF_DATA_DIR", "UV_CACHE_DIR", "POETRY_CACHE_DIR", "NVM_DIR"];
+    for name in names.iter().chain(&places) {
         let done = scoped(&env, &["env", &format!("{name}=x"), "./pytest", "tests"]).finish();
         assert_eq!(outcome(&done), "OPTION_NOT_ALLOWED", "{name}: {}", done.stdout);
     }
     let mut quell = scoped(&env, &["./pytest", "tests"]).env("DATABASE_URL", "kept");
-    for name in names {
+    for name in names.iter().chain(&places) {
         quell = quell.env(name, "/none");
     }
     let done = quell.finish();
     assert_eq!(outcome(&done), "pass", "{}", done.stdout);
     let seen = fs::read_to_string(env.path("seen")).expect("what the tests saw");
     assert!(seen.contains("DATABASE_URL=kept"), "{seen}");
+    for name in places {
+        assert!(seen.contains(&format!("{name}=/none")), "{name}: {seen}");
+    }
     for name in names {
         assert!(!seen.contains(&format!("{name}=")), "{name}: {seen}");
         assert!(data(&done)["problems"].to_string().contains(name), "{name}");
@@ -803,7 +827,7 @@ fn more_variables_that_load_code_are_refused_and_kept_away() {
 }
 
 #[test]
-fn ordinary_lines_pass_where_they_say_what_would_be_done_anyway() {
+fn options_that_repeat_a_default_are_allowed() {
     let env = with_runners();
     for file in ["pytest.ini", "jest.config.js", "vitest.config.ts"] {
         env.write(file, "");
@@ -841,7 +865,7 @@ fn ordinary_lines_pass_where_they_say_what_would_be_done_anyway() {
 }
 
 #[test]
-fn added_words_of_pytests_files_take_no_word_of_the_command_line() {
+fn the_last_added_word_does_not_take_a_value_from_the_command_line() {
     let env = with_runners();
     for (added, expected) in
         [("--debug", "PATH_OPTION"), ("-q --", "PATH_OPTION"), ("--debug=x.log -q", "pass")]

@@ -4,6 +4,7 @@ use std::{
     fs,
     os::unix::fs::{MetadataExt, symlink},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use quell_tests::{
@@ -26,11 +27,14 @@ pub(crate) fn test_env() -> TestEnv {
     env
 }
 
-/// A program in place of a runner, which leaves a file when it is run and ends as pytest and unittest do: with a report.
+/// A program in place of a runner, which leaves a file when it is run and ends as pytest, unittest and cargo do: with a report.
 pub(crate) const RUNNER: &str = "#!/bin/sh
 touch \"$HOME/ran\"
 for word; do case $word in --junitxml=*) echo '<testsuites/>' >\"${word#*=}\";; esac; done
 echo 'Ran 1 test in 0.001s'
+echo 'running 0 tests'
+echo 'test result: ok. 0 passed; 0 failed; 0 ignored'
+echo '     Summary [   0.001s] 0 tests run: 0 passed, 0 skipped'
 ";
 
 /// `pytest`, if it is there, without files that only it needs.
@@ -90,8 +94,8 @@ fn hanging(env: &TestEnv) -> PathBuf {
 }
 
 #[test]
-fn a_hanging_pytest_times_out_with_its_child_in_another_session_gone_and_what_it_said_kept() {
-    let name = "a_hanging_pytest_times_out_with_its_child_in_another_session_gone_and_what_it_said_kept";
+fn a_hanging_pytest_times_out_and_its_child_in_another_session_is_gone() {
+    let name = "a_hanging_pytest_times_out_and_its_child_in_another_session_is_gone";
     let forms = [(&["-v"][..], true), (&[], false), (&["-q"], false)];
     let cases: Vec<_> = ["auto", "reaper"].into_iter().flat_map(|c| forms.map(|form| (c, form))).collect();
     // Side by side, as each takes the whole of its time, which has to be enough for a pytest on a busy machine.
@@ -155,7 +159,7 @@ fn a_pytest_that_passes_and_leaves_a_process_ends_as_leak_and_names_it() {
 }
 
 #[test]
-fn what_ends_right_behind_the_tests_is_no_leak() {
+fn a_process_that_exits_right_after_the_tests_is_not_a_leak() {
     let env = test_env();
     let done = env.quell("test").args(["--json"]).sh("sleep 0.2 & exit 0").finish();
     let data = data(&done);
@@ -167,9 +171,9 @@ fn what_ends_right_behind_the_tests_is_no_leak() {
 }
 
 #[test]
-fn the_exit_codes_of_pytest_have_their_meaning() {
+fn the_exit_codes_of_pytest_decide_the_status() {
     let env = test_env();
-    let Some(pytest) = pytest(&env, "the_exit_codes_of_pytest_have_their_meaning") else { return };
+    let Some(pytest) = pytest(&env, "the_exit_codes_of_pytest_decide_the_status") else { return };
     env.write("tests/test_good.py", "def test_a(): pass\ndef test_b(): pass\n");
     env.write("tests/test_bad.py", "def test_a(): pass\ndef test_b(): assert 0\n");
     env.write("tests/test_broken.py", "import no_such_module\n");
@@ -196,7 +200,7 @@ fn the_exit_codes_of_pytest_have_their_meaning() {
 }
 
 #[test]
-fn bytes_that_are_no_text_are_kept_as_they_are() {
+fn bytes_that_are_not_text_are_kept() {
     let env = test_env();
     let done =
         env.quell("test").args(["--json"]).sh("printf 'caf\\351\\n\\377\\000'; printf good >&2").finish();
@@ -211,7 +215,7 @@ fn bytes_that_are_no_text_are_kept_as_they_are() {
 }
 
 #[test]
-fn of_a_large_output_head_and_tail_are_kept_and_what_was_cut_is_stated() {
+fn a_large_output_is_cut_to_its_head_and_tail() {
     let env = test_env();
     let script = "i=0; while [ $i -lt 3000 ]; do echo line $i; i=$((i+1)); done";
     let data = data(&env.quell("test").args(["--json", "--max-output", "1K"]).sh(script).finish());
@@ -264,7 +268,7 @@ fn a_report_in_junits_xml_is_counted_unless_it_is_old_or_damaged() {
 }
 
 #[test]
-fn evidence_that_cant_be_written_is_found_out_before_anything_runs() {
+fn evidence_that_cant_be_written_is_an_error_before_anything_runs() {
     let env = test_env();
     fs::create_dir(env.path("dir")).expect("mkdir");
     symlink("elsewhere", env.path("link")).expect("a link");
@@ -291,7 +295,7 @@ fn evidence_that_cant_be_written_is_found_out_before_anything_runs() {
 }
 
 #[test]
-fn a_run_is_in_the_audit_log_with_what_was_decided_and_what_came_of_it() {
+fn a_run_is_in_the_audit_log_with_its_decision_and_result() {
     let env = test_env();
     let data = data(&env.quell("test").args(["--json"]).sh("exit 3").finish());
     assert_eq!(
@@ -338,7 +342,29 @@ fn a_person_sees_what_the_tests_write_and_a_summary() {
 }
 
 #[test]
-fn a_runner_that_is_stopped_or_dies_is_an_error_and_no_failure_of_tests() {
+fn a_summary_says_if_a_part_of_the_output_was_not_kept() {
+    let env = test_env();
+    let limited = || env.quell("test").env("QUELL_START_MAX_LOG", "10K");
+    let done = limited().command(["seq", "100000"]).finish();
+    let last = done.stdout.lines().last().unwrap_or_default();
+    assert!(last.contains("shows the output that was kept; ") && !last.contains("whole"), "{last}");
+    let done = limited().command(["seq", "10"]).finish();
+    assert!(done.stdout.ends_with("shows the whole output\n"), "{}", done.stdout);
+}
+
+/// 64 MB in lines of two bytes: they were read one by one for longer than the tests ran.
+#[test]
+fn many_short_lines_do_not_hold_up_the_result() {
+    let env = test_env();
+    let done = env.quell("test").args(["--timeout", "1s", "--json"]).command(["yes"]).finish();
+    let answer = data(&done);
+    assert_eq!((done.code(), &answer["status"]), (Some(124), &json!("timeout")), "{answer:#}");
+    // Its time limit is 1 s. A debug build took 50 s when each line was read on its own.
+    assert!(done.took < Duration::from_secs(15), "{:?}", done.took);
+}
+
+#[test]
+fn a_runner_that_is_stopped_or_dies_is_an_error_and_not_a_test_failure() {
     let env = test_env();
     let done = env.quell("test").args(["--json"]).sh("kill -KILL $$").finish();
     let died = data(&done);
@@ -366,7 +392,7 @@ fn a_runner_that_is_stopped_or_dies_is_an_error_and_no_failure_of_tests() {
 }
 
 #[test]
-fn a_leak_is_named_by_what_it_runs_and_not_by_who_forked_it() {
+fn a_leak_has_its_own_command_line_and_not_that_of_its_parent() {
     let env = test_env();
     let nap = env.oracle.nap();
     for round in 0..5 {
@@ -380,7 +406,7 @@ fn a_leak_is_named_by_what_it_runs_and_not_by_who_forked_it() {
 }
 
 #[test]
-fn a_signal_to_quell_stops_the_tests_and_is_told_of() {
+fn a_signal_to_quell_stops_the_tests_and_is_in_the_result() {
     for (signal, number) in [("TERM", 15), ("INT", 2), ("HUP", 1), ("QUIT", 3)] {
         let env = test_env();
         // They don't heed TERM, so that the end of their tree takes the whole grace.
@@ -422,7 +448,7 @@ fn a_pytest_whose_tests_print_is_counted_up_to_its_timeout() {
 }
 
 #[test]
-fn a_time_that_is_up_before_the_start_is_a_timeout() {
+fn a_time_limit_that_is_reached_before_the_start_is_a_timeout() {
     let env = test_env();
     for round in 0..10 {
         let done = env.quell("test").args(["--json", "--timeout", "1ms"]).sh("sleep 5").finish();
@@ -437,7 +463,7 @@ fn a_time_that_is_up_before_the_start_is_a_timeout() {
 }
 
 #[test]
-fn xml_that_is_no_report_counts_nothing() {
+fn xml_that_is_not_a_report_is_not_counted() {
     let env = test_env();
     let script = "echo '<html></html>' >report.xml";
     let done = env.quell("test").args(["--json", "--junit", "report.xml"]).sh(script).finish();
@@ -466,6 +492,28 @@ fn a_second_signal_to_quell_kills_the_tests_at_once() {
 }
 
 #[test]
+fn a_file_that_cant_be_loaded_and_an_aborted_program_are_errors() {
+    let env = test_env();
+    env.write("tests/test_imp.py", "import nosuchmod\n");
+    env.write("tests/__init__.py", "");
+    let cargo =
+        "printf 'running 2 tests\\ntest a ... ok\\nerror: test failed, to rerun pass `--lib`\\n'; exit 101";
+    env.script("cargo", &format!("#!/bin/sh\n{cargo}\n"));
+    let unittest = ["python3", "-m", "unittest"];
+    for (words, reason) in [
+        ([&unittest[..], &["tests/test_imp.py"]].concat(), "unittest could not load test_imp (exit code 1)"),
+        ([&unittest[..], &["discover", "tests"]].concat(), "unittest could not load test_imp (exit code 1)"),
+        (vec!["./cargo", "test"], "the runner exited before it had reported its results (exit code 101)"),
+    ] {
+        let quell = env.quell("test").args(["--json"]).env("PYTHONDONTWRITEBYTECODE", "1");
+        let done = quell.command(&words).finish();
+        let data = data(&done);
+        assert_eq!((done.code(), &data["status"]), (Some(125), &json!("error")), "{words:?}: {data:#}");
+        assert!(data["reason"].as_str().is_some_and(|said| said.contains(reason)), "{words:?}: {data:#}");
+    }
+}
+
+#[test]
 fn a_runner_that_exits_with_0_before_its_end_is_an_error() {
     let env = test_env();
     let cut_off = |words: &[&str]| {
@@ -484,6 +532,9 @@ fn a_runner_that_exits_with_0_before_its_end_is_an_error() {
     cut_off(&["python3", "-m", "unittest", "tests/test_exit.py"]);
     env.script("cargo", "#!/bin/sh\nprintf 'running 2 tests\\ntest a ... ok\\n'\n");
     cut_off(&["./cargo", "test"]);
+    env.script("cargo", "#!/bin/sh\necho '    Finished `test` profile' >&2\n");
+    cut_off(&["./cargo", "test"]);
+    cut_off(&["./cargo", "nextest", "run"]);
     env.script("jest", "#!/bin/sh\nprintf '  ●  process.exit called with \"0\"\\n' >&2\n");
     cut_off(&["./jest", "tests"]);
     if !has_program("pytest-3") {
@@ -494,10 +545,23 @@ fn a_runner_that_exits_with_0_before_its_end_is_an_error() {
     for words in [&[][..], &["-v"], &["-q", "-k", "test_b"], &["-qq"], &["--junitxml=report.xml"]] {
         cut_off(&[&pytest[..], words].concat());
     }
+    // Without a report, the printed results decide.
+    for words in [&[][..], &["-v"], &["-q"]] {
+        cut_off(&[&pytest[..], &["-p", "no:junitxml"], words].concat());
+    }
+    env.write("pytest.ini", "[pytest]\naddopts = -p no:junitxml\n");
+    cut_off(&pytest);
+    fs::remove_file(env.path("pytest.ini")).expect("rm");
+    // pytest reports its totals, but the test that ended it has not passed.
+    env.write(
+        "tests/test_exit.py",
+        "import pytest\ndef test_a(): pass\ndef test_b(): pytest.exit('x', returncode=0)\n",
+    );
+    cut_off(&pytest);
 }
 
 #[test]
-fn a_runner_that_is_not_to_run_tests_passes_without_a_result() {
+fn a_runner_that_is_asked_for_help_passes_without_results() {
     let env = test_env();
     env.write("tests/test_a.py", "def test_a(): pass\n");
     let passes = |words: &[&str]| {
@@ -519,22 +583,45 @@ fn a_runner_that_is_not_to_run_tests_passes_without_a_result() {
     {
         passes(&line.split(' ').collect::<Vec<_>>());
     }
-    for line in ["./jest --listTests", "./vitest list", "./cargo-nextest run --no-run"] {
+    for line in ["./cargo test --help", "./cargo test -- --list", "./cargo test --examples"] {
+        passes(&line.split(' ').collect::<Vec<_>>());
+    }
+    for line in
+        ["./jest --listTests", "./vitest list", "./cargo-nextest run --no-run", "./cargo nextest list"]
+    {
         passes(&line.split(' ').collect::<Vec<_>>());
     }
     if !has_program("pytest-3") {
-        return skip("a_runner_that_is_not_to_run_tests_passes_without_a_result", "no pytest here");
+        return skip("a_runner_that_is_asked_for_help_passes_without_results", "no pytest here");
     }
-    for words in ["--version", "--help", "--markers", "--fixtures", "--collect-only", "-qq", "-p no:junitxml"]
-    {
+    for words in ["--version", "--help", "--markers", "--fixtures", "--collect-only", "-qq"] {
         let all = ["pytest-3", "-p", "no:cacheprovider", "tests"].into_iter().chain(words.split(' '));
         passes(&all.collect::<Vec<_>>());
+    }
+    for words in ["-q", "-v", "--fixtures", "--collect-only", "--no-summary", "--setup-plan"] {
+        let all = ["pytest-3", "-p", "no:cacheprovider", "-p", "no:junitxml", "tests", words];
+        passes(&all);
     }
 }
 
 #[test]
-fn the_report_that_pytest_writes_for_quell_is_the_runs_own_and_takes_the_place_of_no_other() {
-    let name = "the_report_that_pytest_writes_for_quell_is_the_runs_own_and_takes_the_place_of_no_other";
+fn setsid_does_not_hide_the_result_of_the_tests() {
+    let env = test_env();
+    let text = "import unittest\nclass TestIt(unittest.TestCase):\n    def test_a(self): self.fail()\n";
+    env.write("tests/test_fail.py", text);
+    let run = |words: &[&str]| {
+        let words = [words, &["python3", "-m", "unittest", "tests/test_fail.py"]].concat();
+        env.quell("test").args(["--json"]).env("PYTHONDONTWRITEBYTECODE", "1").command(words).finish()
+    };
+    let done = run(&["setsid"]);
+    assert_eq!((done.code(), &done.envelope()["error"]["code"]), (Some(4), &json!("PATH_OPTION")));
+    let done = run(&["setsid", "-w"]);
+    assert_eq!((done.code(), &data(&done)["status"]), (Some(1), &json!("fail")), "{}", done.stdout);
+}
+
+#[test]
+fn the_report_that_pytest_writes_for_quell_replaces_no_other() {
+    let name = "the_report_that_pytest_writes_for_quell_replaces_no_other";
     let env = test_env();
     let Some(pytest) = pytest(&env, name) else { return };
     let text = "import subprocess\nclass TestX:\n    def test_nested(self):\n        \
@@ -566,10 +653,10 @@ fn the_report_that_pytest_writes_for_quell_is_the_runs_own_and_takes_the_place_o
 }
 
 #[test]
-fn what_cut_a_run_short_is_named() {
+fn the_cause_of_an_early_end_is_named() {
     for (lost, reason) in [
-        (&["keeper"][..], "it was cut short: its keeper was killed"),
-        (&["standby", "keeper"], "it was cut short: its keeper was killed"),
+        (&["keeper"][..], "it was cut short: its keeper was lost"),
+        (&["standby", "keeper"], "it was cut short: its keeper was lost"),
     ] {
         let env = test_env();
         let running =
@@ -587,7 +674,7 @@ fn what_cut_a_run_short_is_named() {
 }
 
 #[test]
-fn a_leak_of_a_test_is_a_leak_in_every_account() {
+fn a_leak_of_a_test_is_a_leak_in_status_and_list() {
     let env = TestEnv::as_me();
     let told = env.path("told");
     let hooks =

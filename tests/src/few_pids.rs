@@ -48,7 +48,7 @@ pub fn check_bystanders(env: &TestEnv, contain: Contain, script: &str) {
         .env("Q", env.quell_path())
         .env("T", env.oracle.token())
         .env("N", env.oracle.nap())
-        .env("CONTAIN", contain.word())
+        .env("CONTAIN", contain.as_str())
         .env("ROUNDS", (rounds() / 10).max(1).to_string())
         .output()
         .expect("unshare");

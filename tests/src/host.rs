@@ -59,7 +59,7 @@ impl Contain {
     pub const ALL: [Contain; 3] = [Contain::Reaper, Contain::Cgroup, Contain::Pidns];
 
     /// The word for `--contain`.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Contain::Reaper => "reaper",
             Contain::Cgroup => "cgroup",
@@ -83,35 +83,35 @@ impl Contain {
     pub fn is_held_in(self, receipt: &Value) -> bool {
         let by = receipt["held"]["containment"].as_str().unwrap_or_default();
         // A scope is a cgroup that systemd has made.
-        by == self.word() || (self == Contain::Cgroup && by == "scope")
+        by == self.as_str() || (self == Contain::Cgroup && by == "scope")
     }
 
     /// Only quell's own word that the host can't give it counts as "not available"; whatever else goes wrong is a
     /// failure, and so is any refusal of the reaper.
     fn try_it(self, user: User) -> Result<(), String> {
         let env = TestEnv::for_containment(user, self);
-        let done = env.run().args(["--json", "--contain", self.word()]).command(["true"]).finish();
+        let done = env.run().args(["--json", "--contain", self.as_str()]).command(["true"]).finish();
         if done.code() == Some(0) {
             // Else everything that is tested with it would be tested with something weaker.
             assert!(
                 self.is_held_in(&done.envelope()["data"]),
                 "{} was not given: {}",
-                self.word(),
+                self.as_str(),
                 done.stdout
             );
             return Ok(());
         }
         let refused = done.stdout.contains(r#""code":"containment_unavailable""#) && self != Contain::Reaper;
         let why = format!("{}: {}{}", done.status, done.stdout.trim(), done.stderr.trim());
-        assert!(refused, "`quell run --contain {} -- true` fails as {user:?}: {why}", self.word());
-        assert!(!required(self), "QUELL_TEST_REQUIRE names {}, and it is refused: {why}", self.word());
+        assert!(refused, "`quell run --contain {} -- true` fails as {user:?}: {why}", self.as_str());
+        assert!(!required(self), "QUELL_TEST_REQUIRE names {}, and it is refused: {why}", self.as_str());
         Err(why)
     }
 }
 
 /// Whether `QUELL_TEST_REQUIRE`, a list such as `cgroup,pidns`, says that this containment must not be skipped.
 fn required(contain: Contain) -> bool {
-    env::var("QUELL_TEST_REQUIRE").is_ok_and(|list| list.split(',').any(|word| word == contain.word()))
+    env::var("QUELL_TEST_REQUIRE").is_ok_and(|list| list.split(',').any(|word| word == contain.as_str()))
 }
 
 /// One way to run a job: the containment and the user.
@@ -125,7 +125,7 @@ pub struct Setting {
 
 impl fmt::Display for Setting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} as {:?}", self.contain.word(), self.user)
+        write!(f, "{} as {:?}", self.contain.as_str(), self.user)
     }
 }
 

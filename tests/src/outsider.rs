@@ -47,7 +47,12 @@ impl Outsider {
 
     /// A PID namespace outside of every job, and its init; none where user namespaces can't be made.
     pub fn pid_namespace(env: &TestEnv) -> Option<(Outsider, Process)> {
-        let outsider = Outsider::start(env, &["unshare", "-Urfp", "bash", "-c", "exec sleep $N"], &[]);
+        Outsider::namespace(env, &["unshare", "-Urfp", "bash", "-c", "exec sleep $N"])
+    }
+
+    /// The namespaces that these words make, and the init in them, which is a sleep; none where they can't be made.
+    pub fn namespace(env: &TestEnv, words: &[&str]) -> Option<(Outsider, Process)> {
+        let outsider = Outsider::start(env, words, &[]);
         let mut init = None;
         eventually(PATIENCE, || {
             init = outsider.oracle.survivors().into_iter().find(|found| found.command.starts_with("sleep"));

@@ -189,7 +189,7 @@ impl<'l> Quell<'l> {
         thread::spawn(move || {
             send.send(Event::Exited(child.wait().expect("wait for quell"), Instant::now()))
         });
-        Running { front, events, started, ready, output, stderr, seen: Seen::default() }
+        Running { front, events, started, ready, output, stderr, seen: ObservedEvents::default() }
     }
 
     /// Runs it to its end, which must come within [`PATIENCE`].
@@ -206,7 +206,7 @@ enum Event {
 }
 
 #[derive(Debug, Default)]
-struct Seen {
+struct ObservedEvents {
     ready: bool,
     exited: Option<(ExitStatus, Instant)>,
     output_closed: bool,
@@ -253,7 +253,7 @@ pub struct Running {
     ready: Option<File>,
     output: Arc<Mutex<Vec<u8>>>,
     stderr: PathBuf,
-    seen: Seen,
+    seen: ObservedEvents,
 }
 
 impl Running {
@@ -335,7 +335,7 @@ impl Running {
         }
     }
 
-    fn wait(&mut self, patience: Duration, enough: impl Fn(&Seen) -> bool) -> bool {
+    fn wait(&mut self, patience: Duration, enough: impl Fn(&ObservedEvents) -> bool) -> bool {
         let deadline = Instant::now() + patience;
         while !enough(&self.seen) {
             match self.events.recv_timeout(deadline.saturating_duration_since(Instant::now())) {

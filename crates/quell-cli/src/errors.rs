@@ -6,7 +6,7 @@ use quell::{ErrorBody, StartError};
 use serde_json::json;
 
 #[cfg(target_os = "linux")]
-pub use linux::{body, body_of_send, exit_code, hint};
+pub use linux::{body, body_of_send, exit_code, hint, of_setup};
 
 /// The exit codes of quell's verbs. `run` passes on that of its command, so its own begin at 122.
 #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "most verbs are not built there yet"))]
@@ -53,9 +53,7 @@ fn start_row(error: &StartError) -> (u8, &'static str) {
             (PROGRAM_NOT_FOUND, "check the name and PATH, or give the path of the file")
         }
         StartError::NotExecutable { remedy, .. } => (NOT_EXECUTABLE, exec_hint(*remedy)),
-        StartError::Directory(_) => {
-            (NOT_EXECUTABLE, "name a program in it; `--cwd` is for the working directory")
-        }
+        StartError::Directory(_) => (NOT_EXECUTABLE, "name a program in it"),
         StartError::NoInterpreter { .. } => {
             (NOT_EXECUTABLE, "install that interpreter, or name another one first")
         }
@@ -68,7 +66,7 @@ fn start_row(error: &StartError) -> (u8, &'static str) {
         }
         StartError::Limit(_) => (
             FAILED,
-            "`quell doctor` says which limits this host can hold; `--contain cgroup` or `scope` holds the most",
+            "a limit needs a cgroup (no `--contain reaper` or `pidns`) and its controller: `quell doctor` shows what this host lacks",
         ),
         StartError::NameTaken { .. } => (NO, "choose another name, or stop that job first"),
         StartError::OwnerGone(_) => (FAILED, "give --owner a process that is alive"),
@@ -80,7 +78,9 @@ fn start_row(error: &StartError) -> (u8, &'static str) {
         StartError::Receipt { target, .. } if target.starts_with(quell::binary::DESCRIPTOR) => {
             (FAILED, "open that descriptor for quell, such as `99>FILE`, or use --receipt FILE")
         }
-        StartError::Receipt { .. } => (FAILED, "give a path whose directory exists and that you may write"),
+        StartError::Receipt { .. } => {
+            (FAILED, "give a path whose directory exists and that you may write; a FIFO needs a reader first")
+        }
         StartError::Start(_) | StartError::System { .. } => (FAILED, SYSTEM_LIMITS),
         StartError::Stopped(_) => {
             (FAILED, "start it again if it should run; if its time was up, give it more")
@@ -110,6 +110,7 @@ mod linux {
     use quell::ErrorBody;
     use quell::StartError;
     use quell_guard::{Error as Host, Verb};
+    use quell_setup::Error as SetupError;
 
     use super::exit::{FAILED, NO, NOT_FOUND, NOT_PROVEN_DEAD, REFUSED, TIMED_OUT, USAGE};
     use super::start_row;
@@ -171,7 +172,7 @@ mod linux {
                 return (NO, format!("stop it with `QUELL_HOME={} quell stop {id}`", home.display()));
             }
             Error::NotProvenDead(_) => {
-                let refused = crate::verbs::guard_check::hint_if_refused(Verb::Stop);
+                let refused = crate::verbs::hint_if_refused(Verb::Stop);
                 return (NOT_PROVEN_DEAD, refused.unwrap_or_else(|| "`quell stop` tries again".into()));
             }
             Error::TimedOut(_) => (TIMED_OUT, "wait again, or longer"),
@@ -229,12 +230,40 @@ mod linux {
         }
     }
 
+    /// The exit code and the error of a `setup` that could not be done.
+    pub fn of_setup(error: &SetupError) -> (u8, ErrorBody) {
+        let paste = "correct it, or add the entry by hand: `quell setup AGENT --print`";
+        let (exit_code, hint) = match error {
+            SetupError::NoProjectFile(_) => (USAGE, "leave --project out"),
+            SetupError::NoUserHome => (FAILED, "set HOME to your home directory"),
+            SetupError::NoOwnPath(_) => (FAILED, "install quell where its path stays, and call it there"),
+            SetupError::Unparsable { .. }
+            | SetupError::WrongType { .. }
+            | SetupError::DuplicateKey { .. }
+            | SetupError::UnsuitableFile { .. } => (USAGE, paste),
+            SetupError::ServerNameTaken { .. } => (USAGE, "give that server another name first"),
+            SetupError::ChangedMeanwhile(_) => {
+                (FAILED, "try again; close the agent if it keeps writing the file")
+            }
+            SetupError::Manifest { .. } => {
+                (FAILED, "move it away: then `quell setup AGENT --remove` goes by what the entries look like")
+            }
+            SetupError::Io { error, .. } => (FAILED, io_hint(error)),
+            SetupError::Guard(error) => host_row(error),
+            _ => (FAILED, "see --help"),
+        };
+        let body = super::said(error.code(), error.to_string(), hint);
+        (exit_code, ErrorBody { retryable: error.is_retryable(), ..body })
+    }
+
     fn io_hint(error: &io::Error) -> &'static str {
         match error.kind() {
             _ if quell::binary::is_out_of_descriptors(error) => {
                 "raise the limit of open files (`ulimit -n`), or close some"
             }
             ErrorKind::NotFound => "check that it is there",
+            ErrorKind::IsADirectory => "name a file in it",
+            ErrorKind::PermissionDenied => "check that it is yours and that you may use it",
             ErrorKind::ReadOnlyFilesystem => {
                 "mount its file system for writing, or set QUELL_HOME to a directory that you may write"
             }
@@ -252,6 +281,7 @@ mod tests {
     use quell::{Decision, JobId, StartError};
     use quell_guard::DecisionCode;
     use quell_guard::Error as HostError;
+    use quell_setup::Error as SetupError;
 
     /// One of each, with the parts that are the caller's in capitals.
     fn all() -> Vec<Error> {
@@ -320,6 +350,24 @@ mod tests {
         start.into_iter().map(Error::Start).chain(others).collect()
     }
 
+    fn setup_errors() -> Vec<SetupError> {
+        let (path, key) = (|| PathBuf::from("/PATH"), || "`KEY`".to_owned());
+        let why = || "WHY".to_owned();
+        vec![
+            SetupError::NoProjectFile(quell_setup::Agent::Windsurf),
+            SetupError::NoUserHome,
+            SetupError::NoOwnPath(why()),
+            SetupError::Unparsable { path: path(), why: why() },
+            SetupError::WrongType { path: path(), key: key(), expected: "EXPECTED" },
+            SetupError::DuplicateKey { path: path(), key: key() },
+            SetupError::ServerNameTaken { path: path(), key: key() },
+            SetupError::UnsuitableFile { path: path(), why: why() },
+            SetupError::ChangedMeanwhile(path()),
+            SetupError::Manifest { path: path(), why: why() },
+            SetupError::Io { doing: "write", path: path(), error: std::io::Error::from_raw_os_error(13) },
+        ]
+    }
+
     #[test]
     fn every_error_has_a_text_a_hint_and_an_exit_code() {
         let line = |error: &Error| {
@@ -333,7 +381,13 @@ mod tests {
                 body.hint
             )
         };
-        let text: String = all().iter().map(line).collect();
+        let mut text: String = all().iter().map(line).collect();
+        for error in setup_errors() {
+            let (exit_code, body) = super::of_setup(&error);
+            let again = if body.retryable { ", retryable" } else { "" };
+            text +=
+                &format!("{} (exit {exit_code}{again})\n  {}\n  {}\n", body.code, body.message, body.hint);
+        }
         insta::with_settings!({
             omit_expression => true,
             prepend_module_to_snapshot => false,

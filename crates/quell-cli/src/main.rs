@@ -1,20 +1,14 @@
 //! quell: start anything, stop everything. Each verb has a file of its own; errors.rs has hints and exit codes.
 #![forbid(unsafe_code)]
-
-#[cfg_attr(
+#![cfg_attr(
     not(target_os = "linux"),
     allow(dead_code, unused_imports, reason = "what is read is not carried out there yet")
 )]
+
 mod args;
 mod errors;
 #[cfg(target_os = "linux")]
 mod open_line;
-#[cfg(not(target_os = "linux"))]
-mod open_line {
-    pub fn may_be_open() -> bool {
-        true
-    }
-}
 mod output;
 #[cfg(target_os = "linux")]
 mod progress;
@@ -74,7 +68,9 @@ fn begin() -> ExitCode {
             ExitCode::from(2)
         }
         Parsed::Usage { verb, json, error } => {
-            output::fail(&verb, json, if verb == "run" { 125 } else { 2 }, &error)
+            #[cfg(target_os = "linux")]
+            output::hide_by_settings();
+            output::fail(&verb, json, if matches!(verb.as_str(), "run" | "wrap") { 125 } else { 2 }, &error)
         }
     }
 }

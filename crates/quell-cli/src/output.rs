@@ -18,18 +18,21 @@ pub fn hide(mask: Mask) {
     MASKS.lock().unwrap_or_else(PoisonError::into_inner).push(mask);
 }
 
-fn hidden(text: &str) -> String {
+/// Masks what the settings name, as far as they can be read. For errors that come before a verb has its settings.
+#[cfg(target_os = "linux")]
+pub fn hide_by_settings() {
+    hide(quell::binary::Config::readable_mask_here());
+}
+
+/// The text without the values that are masked.
+pub fn hidden(text: &str) -> String {
     let masks = MASKS.lock().unwrap_or_else(PoisonError::into_inner);
     masks.iter().fold(text.to_owned(), |text, mask| mask.apply(&text))
 }
 
 fn hide_in(value: &mut Value) {
-    match value {
-        Value::String(text) => *text = hidden(text),
-        Value::Array(values) => values.iter_mut().for_each(hide_in),
-        Value::Object(fields) => fields.values_mut().for_each(hide_in),
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
-    }
+    let masks = MASKS.lock().unwrap_or_else(PoisonError::into_inner);
+    masks.iter().for_each(|mask| mask.apply_to_json(value));
 }
 
 /// How many characters of an error are shown.

@@ -2,8 +2,6 @@
 
 #[path = "verbs/doctor.rs"]
 pub mod doctor;
-#[path = "verbs/run.rs"]
-pub mod run;
 
 use std::process::ExitCode;
 
@@ -13,10 +11,8 @@ use crate::output;
 
 /// Reports that this platform is not supported yet.
 pub fn carry_out(verb: CliCommand) -> ExitCode {
-    match verb {
-        CliCommand::Run(args) => return run::run(args.0, None),
-        CliCommand::Doctor(args) => return doctor::doctor(&args),
-        _ => {}
+    if let CliCommand::Doctor(args) = verb {
+        return doctor::doctor(&args);
     }
     let json = args::wants_json(&std::env::args_os().collect::<Vec<_>>());
     let message = quell::binary::supported().err().map(|error| error.to_string()).unwrap_or_default();

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::time::Duration;
 
+use crate::text::{self, columns_of_char, width};
 use crate::{
     AskScope, Cause, Fate, Grace, KillReason, Member, Receipt, RootOutcome, Step, StepKind, Verdict,
     format_duration, printable,
@@ -33,7 +34,7 @@ pub fn folded(line: &str, columns: Option<usize>) -> String {
     let Some(columns) = columns else { return format!("{line}\n") };
     let (mut text, mut used) = (String::new(), 0);
     for word in line.split(' ') {
-        let width = word.chars().count();
+        let width = text::width(word);
         if used == 0 {
             used = width;
         } else if used + 1 + width > columns {
@@ -75,8 +76,9 @@ pub fn headline(receipt: &Receipt) -> String {
         Cause::UserSignal => "died of a signal that was sent by `quell signal`".into(),
         Cause::Limit => "stopped at its limit".into(),
         Cause::FrontLost => "stopped, because quell's front was killed".into(),
-        Cause::KeeperLost => "stopped, because quell's keeper was killed".into(),
+        Cause::KeeperLost => "stopped, because quell's keeper was lost".into(),
         Cause::OwnerGone => "stopped, because its owner is gone".into(),
+        Cause::InputClosed => "stopped, because its client closed its input".into(),
         Cause::StartFailed => "did not start".into(),
         Cause::HostReboot => "ended with its host".into(),
     };
@@ -113,7 +115,7 @@ pub fn headline(receipt: &Receipt) -> String {
             _ => {}
         }
         if receipt.kill == Some(KillReason::KeeperLost) && receipt.cause != Cause::KeeperLost {
-            let _ = write!(line, " because quell's keeper was killed");
+            let _ = write!(line, " because quell's keeper was lost");
         }
     }
     let _ = match &receipt.verdict {
@@ -166,7 +168,8 @@ pub fn tree(receipt: &Receipt, columns: Option<usize>) -> String {
             tops.push(member);
         }
     }
-    let root_sid = tops.first().map_or(0, |member| member.sid);
+    // A member that had exited before it could be seen has no known session.
+    let root_sid = tops.iter().map(|member| member.sid).find(|sid| *sid != 0).unwrap_or(0);
     let mut rows = Vec::new();
     let mut drawn = BTreeSet::new();
     for top in tops {
@@ -175,19 +178,19 @@ pub fn tree(receipt: &Receipt, columns: Option<usize>) -> String {
     let signal = ask_signal(receipt).unwrap_or_default();
     let fates: Vec<String> =
         rows.iter().take(ROWS).map(|(_, member)| fate(receipt, member, &signal, root_sid)).collect();
-    let beside = 2 + 7 + 2 + fates.iter().map(|fate| fate.chars().count()).max().unwrap_or(0);
+    let beside = 2 + 7 + 2 + fates.iter().map(|fate| width(fate)).max().unwrap_or(0);
     let room = columns.unwrap_or(WIDTH).saturating_sub(beside).max(NARROWEST);
     let rows: Vec<(String, &Member)> = rows
         .into_iter()
         .map(|(branch, member)| {
-            let room = room.saturating_sub(branch.chars().count()).max(NARROWEST / 2);
-            (format!("{branch}{}", short(&member.command, room)), member)
+            let room = room.saturating_sub(width(&branch)).max(NARROWEST / 2);
+            (format!("{branch}{}", shorten(&member.command, room)), member)
         })
         .collect();
-    let width = rows.iter().take(ROWS).map(|(label, _)| label.chars().count()).max().unwrap_or(0);
+    let widest = rows.iter().take(ROWS).map(|(label, _)| width(label)).max().unwrap_or(0);
     let mut text = String::new();
     for ((label, member), fate) in rows.iter().zip(&fates) {
-        let pad = " ".repeat(width - label.chars().count());
+        let pad = " ".repeat(widest - width(label));
         let _ = writeln!(text, "{label}{pad}  {:>7}  {fate}", member.id.pid);
     }
     let more = receipt.members.len() + receipt.members_omitted as usize - rows.len().min(ROWS);
@@ -214,7 +217,7 @@ fn fate(receipt: &Receipt, member: &Member, signal: &str, root_sid: u32) -> Stri
         Fate::Ended => "ended".to_owned(),
         Fate::Alive => "STILL ALIVE".to_owned(),
     };
-    let own = if member.sid != root_sid { "   (own session)" } else { "" };
+    let own = if member.sid != root_sid && member.sid != 0 { "   (own session)" } else { "" };
     format!("{fate}{own}")
 }
 
@@ -243,23 +246,33 @@ fn draw<'a>(
     }
 }
 
-/// A command as one line of at most `room` characters. First the directory of the program is dropped, then the middle:
+/// A command as one line of at most `room` columns. First the directory of the program is dropped, then the middle:
 /// people recognize a command by both of its ends.
-fn short(command: &str, room: usize) -> String {
+fn shorten(command: &str, room: usize) -> String {
     let clean = printable(command);
-    if clean.chars().count() <= room {
+    if width(&clean) <= room {
         return clean;
     }
     let (program, rest) = clean.split_once(' ').unwrap_or((&clean, ""));
     let name = program.rsplit('/').find(|part| !part.is_empty()).unwrap_or(program);
     let line = if rest.is_empty() { name.to_owned() } else { format!("{name} {rest}") };
-    let length = line.chars().count();
-    if length <= room {
+    if width(&line) <= room {
         return line;
     }
     let tail = (room - 1) / 2;
-    let head: String = line.chars().take(room - 1 - tail).collect();
-    head + "…" + &line.chars().skip(length - tail).collect::<String>()
+    let head = fitting(line.chars(), room - 1 - tail);
+    let tail = fitting(line.chars().rev(), tail);
+    head.into_iter().chain(['…']).chain(tail.into_iter().rev()).collect()
+}
+
+/// The first characters that fit into `room` columns.
+fn fitting(line: impl Iterator<Item = char>, room: usize) -> Vec<char> {
+    let mut used = 0;
+    line.take_while(|c| {
+        used += columns_of_char(*c);
+        used <= room
+    })
+    .collect()
 }
 
 #[cfg(test)]
@@ -268,17 +281,19 @@ mod tests {
 
     #[test]
     fn a_long_command_keeps_both_ends_and_loses_its_directory_first() {
-        assert_eq!(short("/usr/lib/node/bin/node server.js", 16), "node server.js");
-        assert_eq!(short("/usr/bin/python3 -m pytest tests/test_api.py", 24), "python3 -m p…test_api.py");
-        assert_eq!(short("sleep 50", 16), "sleep 50");
-        assert_eq!(short("/a/b/c/", 3), "c");
+        assert_eq!(shorten("/usr/lib/node/bin/node server.js", 16), "node server.js");
+        assert_eq!(shorten("/usr/bin/python3 -m pytest tests/test_api.py", 24), "python3 -m p…test_api.py");
+        assert_eq!(shorten("sleep 50", 16), "sleep 50");
+        assert_eq!(shorten("/a/b/c/", 3), "c");
         for room in 8..60 {
-            let line = short(
+            let line = shorten(
                 "/opt/é/日本語/node --max-old-space-size=4096 ./node_modules/.bin/vite --port 3000",
                 room,
             );
-            assert!(line.chars().count() <= room && line.starts_with("node"), "{line}");
+            assert!(width(&line) <= room && line.starts_with("node"), "{line}");
         }
+        let wide = shorten(&format!("sh -c {}", "日本語".repeat(20)), 40);
+        assert!((37..=40).contains(&width(&wide)) && wide.contains('…'), "{wide}");
     }
 
     #[test]
@@ -286,5 +301,8 @@ mod tests {
         let line = "quell: stopped: 3 processes, TERM at 1.00s, 0 left";
         assert_eq!(folded(line, None), format!("{line}\n"));
         assert_eq!(folded(line, Some(30)), "quell: stopped: 3 processes,\n  TERM at 1.00s, 0 left\n");
+        assert_eq!(folded("a b c d e", Some(5)), "a b c\n  d e\n");
+        assert_eq!(folded("ab cd", Some(4)), "ab\n  cd\n");
+        assert_eq!(folded("abcd e f", Some(4)), "abcd\n  e\n  f\n");
     }
 }

@@ -80,3 +80,22 @@ pub struct ContainmentInfo {
     /// What could defeat it, for people.
     pub defeated_by: Vec<String>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_containment_has_the_word_of_its_json_and_one_owner_of_its_end() {
+        for (kind, word, has_init, by_systemd) in [
+            (ContainmentKind::Reaper, "reaper", false, false),
+            (ContainmentKind::Cgroup, "cgroup", false, false),
+            (ContainmentKind::Scope, "scope", false, true),
+            (ContainmentKind::Pidns, "pidns", true, false),
+        ] {
+            assert_eq!(serde_json::to_string(&kind).unwrap(), format!("{word:?}"));
+            assert_eq!(kind.as_str(), word);
+            assert_eq!((kind.has_init(), kind.is_removed_by_systemd()), (has_init, by_systemd), "{word}");
+        }
+    }
+}

@@ -66,6 +66,8 @@ codes! {
     VerbDenied "VERB_DENIED",
     EffectDenied "EFFECT_DENIED",
     Undecided "UNDECIDED",
+    // Jobs that another program has started.
+    OtherSession "OTHER_SESSION",
     // Processes that quell did not start.
     PidInvalid "PID_INVALID",
     PidZero "PID_ZERO",
@@ -188,5 +190,32 @@ impl Decision {
     /// This decision as `Ok` if it allows, else as an error.
     pub fn ok(self) -> Result<Self, Box<Self>> {
         if self.allowed { Ok(self) } else { Err(Box::new(self)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mask() -> Mask {
+        Mask::new(&["TOKEN".into()], &[("TOKEN".into(), "s3cret".into())])
+    }
+
+    fn about(words: &[&str], text: &str) -> (String, String) {
+        let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
+        let decision = Decision::refuse(DecisionCode::NotAllowed, BUILT_IN, text, text);
+        let shown = decision.masked_about(&mask(), &words);
+        (shown.reason, shown.hint)
+    }
+
+    #[test]
+    fn a_decision_shows_no_masked_value() {
+        let both = |text: &str| (text.to_owned(), text.to_owned());
+        assert_eq!(about(&["--all"], "`--all` has s3cret"), both("`--all` has ***"));
+        // A quote that may be a part of a word with a value is not shown, and one from another word is.
+        let text = "`s3c…` and \"s3cre\" come after `--all`, not s3cret";
+        let shown = "`***` and \"***\" come after `--all`, not ***";
+        assert_eq!(about(&["--all", "--token=s3cret"], text), both(shown));
+        assert_eq!(about(&["--all", "`s3cret"], text), both("***"));
     }
 }

@@ -34,10 +34,12 @@ pub enum Cause {
     ExternalSignal,
     /// The process that the user called was killed.
     FrontLost,
-    /// The keeper was killed.
+    /// The keeper was lost: it was killed, or could not put the end on record.
     KeeperLost,
     /// Its owner is gone.
     OwnerGone,
+    /// The client of a server has closed the server's standard input.
+    InputClosed,
     /// The machine was restarted.
     HostReboot,
 }
@@ -75,6 +77,13 @@ pub enum Actor {
         /// The reason that it gave.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
+    },
+    /// The client of a server that is gone.
+    Owner {
+        /// Its pid.
+        pid: u32,
+        /// Its name.
+        command: String,
     },
     /// The kernel: a terminal that hung up, or a limit.
     Kernel,
@@ -147,8 +156,20 @@ pub enum FinalVerdict {
 pub enum KillReason {
     /// It was asked to end, and processes were still running after the grace.
     GraceOver,
-    /// The kill was asked for: at once, with a grace of 0, with KILL as the signal that asks, or by a second request.
+    /// The kill was asked for: at once, with a grace of 0, with KILL as the signal that asks, or by a second
+    /// signal to the front.
     Wanted,
-    /// The keeper was killed, so the rest of the tree was killed without a grace.
+    /// The keeper was lost, so the rest of the tree was killed without a grace.
     KeeperLost,
+}
+
+/// A request to stop in words, for a step of the receipt.
+pub fn describe_request(cause: Cause, actor: &Actor) -> String {
+    match actor {
+        Actor::Sender { signal, pid, .. } => format!("{signal} from pid {pid}"),
+        Actor::Client { pid, .. } => format!("asked by pid {pid}"),
+        Actor::Owner { pid, command } => format!("its owner {command} (pid {pid}) is gone"),
+        Actor::Kernel => "the terminal hung up".into(),
+        Actor::Program | Actor::Quell | Actor::Unknown => format!("{cause:?}"),
+    }
 }

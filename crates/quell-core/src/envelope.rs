@@ -39,6 +39,13 @@ pub fn json(value: &impl Serialize) -> String {
     safe_json(&serde_json::to_string(value).unwrap_or_default()).into_owned()
 }
 
+/// A line of JSON for a file, with its line feed. A terminal shows it as it is, like the output of `--json`.
+pub fn json_line(value: &impl Serialize) -> serde_json::Result<Vec<u8>> {
+    let mut line = safe_json(&serde_json::to_string(value)?).into_owned();
+    line.push('\n');
+    Ok(line.into_bytes())
+}
+
 /// The envelope of a success.
 pub fn success(verb: &str, data: &impl Serialize) -> String {
     let envelope = Envelope { schema: SCHEMA, ok: true, r#type: verb, data: Some(data), error: None };

@@ -43,13 +43,12 @@ impl Environment {
 #[error("invalid assignment `{0}`: expected KEY=VALUE")]
 pub struct InvalidAssignment(String);
 
-/// A line of an environment file that is not an assignment.
+/// A line of an environment file that is not an assignment. The line is not quoted: it may be a part of a secret, such as a key.
 #[derive(Debug, thiserror::Error)]
-#[error("line {line}: {error}")]
+#[error("line {line} is not an assignment: expected KEY=VALUE")]
 pub struct InvalidEnvironment {
     /// Its number, from 1 on.
     line: usize,
-    error: InvalidAssignment,
 }
 
 /// Reads the text of an environment file: one `KEY=VALUE` a line, empty lines, and comments that begin with `#`.
@@ -57,7 +56,7 @@ pub fn parse_environment(text: &str) -> Result<Vec<(String, String)>, InvalidEnv
     let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim_start()));
     lines
         .filter(|(_, text)| !text.is_empty() && !text.starts_with('#'))
-        .map(|(line, text)| parse_assignment(text).map_err(|error| InvalidEnvironment { line, error }))
+        .map(|(line, text)| parse_assignment(text).map_err(|_| InvalidEnvironment { line }))
         .collect()
 }
 
@@ -70,5 +69,42 @@ pub fn parse_assignment(text: &str) -> Result<(String, String), InvalidAssignmen
         // What may be a secret is not shown.
         Some((key, _)) => Err(InvalidAssignment(format!("{key}=…"))),
         None => Err(InvalidAssignment(text.to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_environment_file_has_assignments_comments_and_empty_lines() {
+        let pairs = parse_environment("# a comment\n\n  A=1\nB=\nC=x=y z\n").unwrap();
+        let pairs: Vec<_> = pairs.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+        assert_eq!(pairs, [("A", "1"), ("B", ""), ("C", "x=y z")]);
+    }
+
+    #[test]
+    fn a_bad_line_is_named_and_not_shown() {
+        for (text, line) in [
+            ("A=1\ns3cret", 2),
+            ("\n#\nexport A=s3cret", 3),
+            ("a s3cret ==", 1),
+            ("=s3cret", 1),
+            ("A=s3cret\0", 1),
+        ] {
+            let error = parse_environment(text).unwrap_err().to_string();
+            assert_eq!(error, format!("line {line} is not an assignment: expected KEY=VALUE"));
+        }
+    }
+
+    #[test]
+    fn the_variables_of_this_process_are_part_of_it_unless_it_begins_empty() {
+        let set = vec![("TOKEN".into(), "first".into()), ("TOKEN".into(), "s3cret".into())];
+        let (cleared, whole) =
+            (Environment { clear: true, set: set.clone() }, Environment { clear: false, set });
+        assert_eq!(cleared.variables(), BTreeMap::from([("TOKEN".into(), "s3cret".into())]));
+        // Cargo sets variables for its tests.
+        assert!(whole.variables().len() > 1);
+        assert!(whole.mask(&["TOKEN".into()]).hides("s3cret") && !whole.mask(&[]).hides("s3cret"));
     }
 }

@@ -210,3 +210,32 @@ impl EventKind {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_tells_the_cause_and_the_hooks_that_belong_to_it() {
+        let (cause, actor) = (Cause::OwnerGone, Actor::Quell);
+        let stop_asked = EventKind::StopAsked { cause, actor: actor.clone() };
+        let not_restarted = EventKind::NotRestarted { cause, actor };
+        let ended = EventKind::ended(&Receipt { cause, ..Receipt::sample() });
+        let killed = EventKind::Killed { reason: None, cause: Some(cause) };
+        let lost = EventKind::Lost { finished_by: String::new() };
+        for (event, cause, hook) in [
+            (EventKind::Created, None, None),
+            (EventKind::Started { root: None }, None, Some(HookEvent::Started)),
+            (EventKind::Ready { after: 1.0 }, None, Some(HookEvent::Ready)),
+            (stop_asked, Some(cause), None),
+            (not_restarted, Some(cause), None),
+            (ended, Some(cause), Some(HookEvent::Ended)),
+            (killed, Some(cause), Some(HookEvent::Killed)),
+            (EventKind::TimedOut, Some(Cause::Timeout), Some(HookEvent::TimedOut)),
+            (EventKind::Leaked { members: 1 }, Some(Cause::OwnExit), Some(HookEvent::Leaked)),
+            (lost, Some(Cause::KeeperLost), Some(HookEvent::Lost)),
+        ] {
+            assert_eq!((event.cause(), event.hook_event()), (cause, hook), "{event:?}");
+        }
+    }
+}

@@ -97,6 +97,15 @@ mod tests {
     }
 
     #[test]
+    fn the_parts_of_an_id_do_not_change_each_other() {
+        let (one, other) = (JobId::born(1, 0, 0, 1), JobId::born(1, 0, 0, 2));
+        assert_ne!(one, other);
+        assert_eq!(JobId::born(1, 0, 1 << TICK_BITS, 1), one, "ticks that do not fit are cut");
+        let full = (1 << TICK_BITS) - 1;
+        assert_eq!(JobId::born(1, u16::MAX, full, 0).ticks_since(u16::MAX), Some(full));
+    }
+
+    #[test]
     fn only_texts_like_an_id_may_begin_one() {
         let id = JobId::new(1_790_000_000_000, 42).to_string();
         for text in [&id, &id[..8], &id.to_lowercase()[..10]] {

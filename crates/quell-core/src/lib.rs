@@ -7,6 +7,7 @@
 #![warn(missing_docs)]
 
 pub mod account;
+mod asked_through;
 mod containment;
 mod decision;
 mod ending;
@@ -37,10 +38,11 @@ mod text;
 mod time;
 mod units;
 
+pub use asked_through::AskedThrough;
 pub use containment::{Contain, ContainmentInfo, ContainmentKind, SessionKind};
 pub use decision::{BUILT_IN, Decision, DecisionCode};
-pub use ending::{Actor, Cause, Ending, FinalVerdict, KillReason, RootOutcome, Verdict};
-pub use envelope::{ErrorBody, failure, json, success};
+pub use ending::{Actor, Cause, Ending, FinalVerdict, KillReason, RootOutcome, Verdict, describe_request};
+pub use envelope::{ErrorBody, failure, json, json_line, success};
 pub use environment::{
     Environment, InvalidAssignment, InvalidEnvironment, parse_assignment, parse_environment,
 };
@@ -58,8 +60,8 @@ pub use process_id::ProcId;
 pub use readiness::{ReadyCheck, ReadyRules};
 pub use receipt::{Grace, JobBrief, Output, Receipt, RootReport, StreamTotals, Usage};
 pub use request::{
-    Background, Foreground, JobRequest, Leak, MAX_LOG, Mode, ModeKind, ReceiptTarget, ReportWords, Stdin,
-    StdoutUse, TestTerms, Until,
+    Background, ClientProcess, Foreground, JobRequest, Leak, MAX_LOG, Mode, ModeKind, ReceiptTarget,
+    ReportWords, ServerRules, Stdin, StdoutUse, TestTerms, Until,
 };
 pub use restart_rules::{RestartPolicy, RestartRules};
 pub use signal::{InvalidSignal, Signal};
@@ -67,7 +69,7 @@ pub use spec::JobSpec;
 pub use state::{InvalidState, JobState, RecordedState, RecordedTree, RunEnd, StateRecord};
 pub use step::{SentSignal, SignalResult, Step, StepKind};
 pub use stop_plan::{AskScope, StopPlan};
-pub use text::{is_unsafe, printable, printable_lines, push_escape};
+pub use text::{columns_of_char, grouped, is_unsafe, printable, printable_lines, push_escape, width};
 pub use time::{InvalidTimestamp, Moment, Timestamp};
 pub use units::{
     InvalidCores, InvalidDuration, InvalidSize, format_duration, parse_cores, parse_duration, parse_size,

@@ -62,6 +62,9 @@ pub struct StopRequest {
     pub mode: StopMode,
     /// Which processes are asked first; by default as planned.
     pub ask: Option<AskScope>,
+    /// The signal that asks; by default as planned. If the processes were asked before, with other signals only, they are sent
+    /// this one too.
+    pub signal: Option<Signal>,
 }
 
 /// The result of counting the living members.
@@ -153,6 +156,10 @@ pub struct Lifecycle {
     state: Phase,
     grace: Duration,
     ask: AskScope,
+    /// The signal that asks, or would ask.
+    signal: Signal,
+    /// The signals that processes were asked with.
+    asked: Vec<Signal>,
     /// Only the root was asked, and the other processes were not asked yet.
     rest_waits: bool,
     root: Option<RootOutcome>,
@@ -173,6 +180,8 @@ impl Lifecycle {
             state: Phase::Created,
             grace: rules.plan.grace,
             ask: rules.plan.ask,
+            signal: rules.plan.signal,
+            asked: Vec::new(),
             rest_waits: false,
             root: None,
             ending: None,
@@ -334,6 +343,7 @@ impl Lifecycle {
             (Phase::Running | Phase::Draining, LifecycleEvent::StopAsked(request)) => {
                 self.set_ending(request.cause, request.actor);
                 self.ask = request.ask.unwrap_or(self.ask);
+                self.signal = request.signal.unwrap_or(self.signal);
                 match request.mode {
                     StopMode::Ask => self.ask_to_end(self.rules.plan.grace),
                     StopMode::Within(grace) => self.ask_to_end(grace),
@@ -389,7 +399,10 @@ impl Lifecycle {
                 StopMode::Ask | StopMode::Kill | StopMode::Within(Duration::ZERO) => {
                     self.kill(Some(KillReason::Wanted))
                 }
-                StopMode::Within(grace) => vec![Action::Shorten(grace)],
+                StopMode::Within(grace) => {
+                    let further = request.signal.map(|signal| self.ask_with(signal));
+                    [vec![Action::Shorten(grace)], further.unwrap_or_default()].concat()
+                }
             },
             (Phase::Asking, LifecycleEvent::Deadline) if self.grace.is_zero() => {
                 self.kill(Some(KillReason::Wanted))
@@ -447,23 +460,34 @@ impl Lifecycle {
 
     fn ask_to_end(&mut self, grace: Duration) -> Vec<Action> {
         // KILL does not ask: no process can handle it.
-        if self.rules.plan.signal == Signal::KILL {
+        if self.signal == Signal::KILL {
             return self.kill(Some(KillReason::Wanted));
         }
         self.grace = grace;
+        self.asked.push(self.signal);
         // The deadline is set before the request: a process that is asked may stop the keeper. The count after it ends the
         // wait if the tree is empty already.
         let to = if self.root.is_some() { AskScope::Tree } else { self.ask };
         self.rest_waits = to == AskScope::Root;
-        let ask = Action::Ask { signal: self.rules.plan.signal, to };
+        let ask = Action::Ask { signal: self.signal, to };
         self.enter(Phase::Asking, vec![Action::Arm(grace), ask, Action::Count])
+    }
+
+    /// Sends a further signal to the processes that were asked, unless they had it. The deadline stays.
+    fn ask_with(&mut self, signal: Signal) -> Vec<Action> {
+        if self.asked.contains(&signal) {
+            return vec![];
+        }
+        self.asked.push(signal);
+        let to = if self.rest_waits { AskScope::Root } else { AskScope::Tree };
+        vec![Action::Ask { signal, to }, Action::Count]
     }
 
     /// The root, which alone was asked, has exited. The other processes have the rest of the grace, and a short time at least.
     fn ask_the_rest(&mut self) -> Vec<Action> {
         self.rest_waits = false;
         let least = self.grace.min(self.rules.plan.brief);
-        let ask = Action::Ask { signal: self.rules.plan.signal, to: AskScope::Tree };
+        let ask = Action::Ask { signal: self.signal, to: AskScope::Tree };
         vec![Action::Extend(least), ask, Action::Count]
     }
 

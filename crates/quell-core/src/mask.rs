@@ -2,6 +2,8 @@
 
 use std::ffi::OsString;
 
+use serde_json::Value;
+
 use crate::printable;
 
 /// The values of the variables to mask.
@@ -17,7 +19,7 @@ const SHORTEST: usize = 3;
 fn forms(value: &str) -> Vec<String> {
     let parts: Vec<&str> = value.split('/').filter(|part| !part.is_empty()).collect();
     let path = if value.contains("//") { parts.join("/") } else { value.to_owned() };
-    let json = serde_json::Value::from(value).to_string();
+    let json = Value::from(value).to_string();
     let json = json.get(1..json.len() - 1).unwrap_or_default().to_owned();
     let plain = |c: char| c.is_ascii_graphic() || c == ' ';
     let unicode =
@@ -39,11 +41,14 @@ impl Mask {
             .iter()
             .filter(|(key, _)| names.iter().any(|name| key.as_os_str() == name.as_str()))
             .map(|(_, value)| value.to_string_lossy().into_owned())
+            // The end of a command line and other texts are shown without the white space around them.
+            .flat_map(|value| [value.trim().to_owned(), value])
             .filter(|value| value.len() >= SHORTEST)
             .flat_map(|value| forms(&value))
             .collect();
         // A value that contains another one goes first.
-        values.sort_by_key(|value| std::cmp::Reverse(value.len()));
+        values.sort_by(|one, other| other.len().cmp(&one.len()).then_with(|| one.cmp(other)));
+        values.dedup();
         Self { values }
     }
 
@@ -55,6 +60,16 @@ impl Mask {
     /// `text` with `***` in place of each value.
     pub fn apply(&self, text: &str) -> String {
         self.values.iter().fold(text.to_owned(), |text, value| text.replace(value.as_str(), "***"))
+    }
+
+    /// Masks the texts in a JSON value.
+    pub fn apply_to_json(&self, value: &mut Value) {
+        match value {
+            Value::String(text) => *text = self.apply(text),
+            Value::Array(values) => values.iter_mut().for_each(|value| self.apply_to_json(value)),
+            Value::Object(fields) => fields.values_mut().for_each(|value| self.apply_to_json(value)),
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
     }
 
     /// The same for a text that may have been cut, as `…` shows: it may end in a part of a value.
@@ -84,6 +99,28 @@ mod tests {
         assert_eq!(mask.apply_to_cut("curl s3crét-of-mine s3cré…"), "curl *** ***…");
         assert_eq!(mask.apply_to_cut("curl s3cré"), "curl s3cré");
         assert_eq!(mask.apply_to_cut("curl s3…"), "curl s3…");
+    }
+
+    #[test]
+    fn a_value_is_masked_however_it_is_written() {
+        let mask = |value: &str| Mask::new(&["TOKEN".into()], &[("TOKEN".into(), value.into())]);
+        for (value, written) in [
+            ("two\nlines", "two\\nlines"),
+            ("a \"quote\"", "a \\\"quote\\\""),
+            ("a\u{1b}b", "a\\x1bb"),
+            ("a\u{1b}b", "a\\u001bb"),
+            ("it's a\nkey", "it's a\\u{a}key"),
+            ("dé jà", "d\\u{e9} j\\u{e0}"),
+            ("/srv//key/", "srv/key"),
+            (" s3cret \t", "s3cret"),
+            ("two\nlines ", "two\\nlines"),
+        ] {
+            assert!(mask(value).hides(written), "{written}");
+            assert_eq!(mask(value).apply(&format!("<{written}>")), "<***>", "{written}");
+        }
+        assert!(!mask("s3cret").hides("another"));
+        // The path of this value is too short to be a secret.
+        assert!(!mask("a//").hides("a"));
     }
 
     #[test]

@@ -51,7 +51,12 @@ pub enum Fate {
 impl Fate {
     /// Whether a kill has, or may have, ended it.
     pub fn is_of_a_kill(self) -> bool {
-        matches!(self, Self::KilledAfterGrace | Self::Killed | Self::Ended)
+        self.is_killed() || self == Self::Ended
+    }
+
+    /// Whether it is known to have died of a kill.
+    pub fn is_killed(self) -> bool {
+        matches!(self, Self::KilledAfterGrace | Self::Killed)
     }
 }
 
@@ -63,7 +68,7 @@ pub struct Counts {
     pub processes: u64,
     /// Of those, how many outlived the command and were stopped.
     pub outlived: u64,
-    /// Of those, how many were killed; 0 where quell killed none.
+    /// Of those, how many are listed as killed; 0 where quell killed none.
     pub killed: u64,
     /// Of those, how many are not proven dead.
     pub survivors: u64,

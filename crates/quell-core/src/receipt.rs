@@ -66,6 +66,14 @@ pub struct Grace {
     pub used: Option<f64>,
 }
 
+impl Grace {
+    /// The time between two moments, in whole microseconds as they are. Their difference has digits that don't survive reading
+    /// and writing.
+    pub fn between(began: f64, ended: f64) -> f64 {
+        ((ended - began) * 1e6).round() / 1e6
+    }
+}
+
 /// What the tree used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -185,8 +193,11 @@ impl Receipt {
     }
 
     /// How many processes outlived the command and were stopped. Processes that ended by themselves right after it don't
-    /// count; and none count if a stop of the job was requested first.
+    /// count; and none count if a stop of the job was requested first, or if nothing was stopped.
     pub fn outlived(&self) -> usize {
+        if self.time_of(StepKind::Ask).or(self.time_of(StepKind::Kill)).is_none() {
+            return 0;
+        }
         let stop = self.time_of(StepKind::StopAsked);
         if stop.is_some_and(|stop| self.time_of(StepKind::Ask).is_none_or(|ask| stop < ask)) {
             return 0;
@@ -205,7 +216,7 @@ impl Receipt {
             StepKind::Kill => true,
             kind => kind == StepKind::Audit && !step.signals.is_empty(),
         };
-        let killed = self.members.iter().filter(|member| member.fate.is_of_a_kill()).count();
+        let killed = self.members.iter().filter(|member| member.fate.is_killed()).count();
         Counts {
             processes: self.members.len() as u64 + self.members_omitted,
             outlived: self.outlived() as u64,
@@ -214,8 +225,159 @@ impl Receipt {
         }
     }
 
+    /// The account of a job that ended while it waited for its next run: this receipt is of its last run, and only why and when
+    /// the job ended is new. `note` says that in the step that is added.
+    #[must_use]
+    pub fn ended_between_runs(mut self, cause: Cause, actor: Actor, ended: Moment, note: String) -> Self {
+        let step = Step { moment: ended.clone(), step: StepKind::StopAsked, note, signals: Vec::new() };
+        self.steps.push(step);
+        Self { cause, actor, ended, ended_waiting: true, ..self }
+    }
+
     /// The time of the first step of a kind, in seconds since the start.
     pub fn time_of(&self, kind: StepKind) -> Option<f64> {
         self.steps.iter().find(|step| step.step == kind).map(|step| step.moment.at)
+    }
+}
+
+#[cfg(test)]
+impl Receipt {
+    /// The receipt of a job that exited by itself, alone.
+    pub(crate) fn sample() -> Self {
+        let moment = Moment { at: 0.0, wall: crate::Timestamp::default() };
+        Self {
+            schema: crate::SCHEMA.into(),
+            job: JobBrief::new(JobId::new(1, 1), &JobRequest::foreground(["true"])),
+            boot_id: String::new(),
+            started: moment.clone(),
+            ended: moment,
+            held: ContainmentInfo {
+                containment: crate::ContainmentKind::Reaper,
+                session: crate::SessionKind::Own,
+                cgroup: None,
+                defeated_by: Vec::new(),
+            },
+            cause: Cause::OwnExit,
+            actor: Actor::Program,
+            root: RootReport { id: None, outcome: RootOutcome::Exited { code: 0 } },
+            left_at_root_exit: Vec::new(),
+            members: Vec::new(),
+            members_omitted: 0,
+            steps: Vec::new(),
+            survivors: Vec::new(),
+            verdict: Verdict::Gone,
+            ask: AskScope::Tree,
+            grace: Grace { asked: 5.0, used: None },
+            kill: None,
+            usage: Usage::default(),
+            output: None,
+            run: 1,
+            ended_waiting: false,
+            restart_limit_reached: false,
+            warnings: Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{SentSignal, Signal, SignalResult, Timestamp};
+
+    fn id(pid: u32) -> ProcId {
+        ProcId { pid, start: 1 }
+    }
+
+    fn member(pid: u32, fate: Fate) -> Member {
+        let command = String::new();
+        Member { id: id(pid), ppid: 1, pgid: 1, sid: 1, uid: 0, user: None, command, fate }
+    }
+
+    fn step(step: StepKind, at: f64) -> Step {
+        let moment = Moment { at, wall: Timestamp::default() };
+        Step { moment, step, note: String::new(), signals: Vec::new() }
+    }
+
+    fn receipt(members: &[Member], steps: &[Step]) -> Receipt {
+        Receipt { members: members.to_vec(), steps: steps.to_vec(), ..Receipt::sample() }
+    }
+
+    #[test]
+    fn a_used_grace_is_the_same_after_reading_and_writing() {
+        for micros in (0..8_000_000).step_by(41) {
+            let used = Grace::between(0.1, f64::from(100_000 + micros) / 1e6);
+            let read: f64 = serde_json::from_str(&serde_json::to_string(&used).unwrap()).unwrap();
+            assert_eq!((read.to_bits(), used), (used.to_bits(), f64::from(micros) / 1e6));
+        }
+    }
+
+    #[test]
+    fn a_receipt_without_a_run_is_that_of_the_first() {
+        let mut json = serde_json::to_value(Receipt::sample()).unwrap();
+        json.as_object_mut().unwrap().remove("run");
+        assert_eq!(serde_json::from_value::<Receipt>(json).unwrap().run, 1);
+    }
+
+    #[test]
+    fn a_job_was_killed_if_a_kill_ended_a_member_or_could_not() {
+        let kill = [step(StepKind::Kill, 2.0)];
+        for (fate, killed) in [(Fate::Killed, true), (Fate::Alive, true), (Fate::ExitedOnAsk, false)] {
+            assert_eq!(receipt(&[member(7, fate)], &kill).killed(), killed, "{fate:?}");
+        }
+        assert!(!receipt(&[member(7, Fate::Killed)], &[]).killed());
+    }
+
+    #[test]
+    fn a_kill_that_was_wanted_is_not_an_escalation() {
+        let (ask, kill) = (step(StepKind::Ask, 1.0), step(StepKind::Kill, 2.0));
+        let killed = Receipt { kill: None, ..receipt(&[member(7, Fate::Killed)], &[ask, kill.clone()]) };
+        for (reason, escalated) in
+            [(KillReason::GraceOver, true), (KillReason::KeeperLost, true), (KillReason::Wanted, false)]
+        {
+            assert_eq!(Receipt { kill: Some(reason), ..killed.clone() }.escalated(), escalated, "{reason:?}");
+        }
+        // Older receipts have no reason.
+        assert!(killed.escalated());
+        assert!(!Receipt { grace: Grace { asked: 0.0, used: None }, ..killed.clone() }.escalated());
+        assert!(!Receipt { steps: vec![kill], ..killed.clone() }.escalated());
+        assert!(!Receipt { members: Vec::new(), kill: Some(KillReason::GraceOver), ..killed }.escalated());
+    }
+
+    #[test]
+    fn a_process_outlived_the_command_if_it_did_not_exit_by_itself_and_no_stop_came_first() {
+        let (stop, ask) = (|at| step(StepKind::StopAsked, at), step(StepKind::Ask, 2.0));
+        let members = [member(1, Fate::Exited), member(2, Fate::Killed)];
+        for (steps, outlived) in [
+            (vec![ask.clone()], 2),
+            (vec![stop(1.0), ask.clone()], 0),
+            (vec![ask, stop(3.0)], 2),
+            (vec![stop(1.0)], 0),
+        ] {
+            let left = vec![id(1), id(2), id(3)];
+            let receipt = Receipt { left_at_root_exit: left, ..receipt(&members, &steps) };
+            assert_eq!(receipt.outlived(), outlived, "{steps:?}");
+        }
+    }
+
+    #[test]
+    fn the_totals_have_the_members_that_are_not_listed_and_count_the_killed_only_after_a_kill() {
+        let sent = SentSignal { signal: Signal::KILL, to: id(2), result: SignalResult::Sent };
+        let with_signal = |kind| Step { signals: vec![sent.clone()], ..step(kind, 1.0) };
+        let members = [member(1, Fate::Exited), member(2, Fate::Killed), member(3, Fate::Ended)];
+        for (done, killed, outlived) in [
+            (step(StepKind::Kill, 1.0), 1, 1),
+            (with_signal(StepKind::Audit), 1, 0),
+            (step(StepKind::Audit, 1.0), 0, 0),
+            (with_signal(StepKind::Ask), 0, 1),
+        ] {
+            let receipt = Receipt {
+                members_omitted: 4,
+                left_at_root_exit: vec![id(2)],
+                survivors: vec![id(8), id(9), id(10)],
+                ..receipt(&members, std::slice::from_ref(&done))
+            };
+            let counts = Counts { processes: 7, outlived, killed, survivors: 3 };
+            assert_eq!(receipt.counts(), counts, "{done:?}");
+        }
     }
 }

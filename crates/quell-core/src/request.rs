@@ -116,6 +116,30 @@ pub struct Foreground {
     /// What happens to the caller's standard output while the program runs.
     #[serde(default)]
     pub stdout: StdoutUse,
+    /// The rules for a server that its caller talks to over standard input and output (`quell wrap`); none for other programs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<ServerRules>,
+}
+
+/// The rules for a server that its client talks to over standard input and output.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ServerRules {
+    /// How long it may take to exit by itself after its client has closed its input.
+    #[serde(with = "crate::seconds")]
+    pub eof_grace: Duration,
+    /// What it lives for: its client, which is the last one, and the processes through which the client has started it. The
+    /// first one that exits ends it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clients: Vec<ClientProcess>,
+}
+
+/// The client of a server, or a process through which the client has started it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClientProcess {
+    /// Its identity.
+    pub id: ProcId,
+    /// Its name, as the kernel has it.
+    pub name: String,
 }
 
 /// What happens to the caller's standard output while the program runs.
@@ -284,6 +308,14 @@ impl JobRequest {
         }
     }
 
+    /// What it lives for, in addition to the caller of a foreground job.
+    pub fn owner(&self) -> Option<Owner> {
+        match &self.mode {
+            Mode::Foreground(foreground) => foreground.owner.map(|id| Owner::Process { id }),
+            Mode::Background(background) => background.owner,
+        }
+    }
+
     /// Tells the command to write its report to `file`, if it is a test run that has such words.
     pub fn add_report_words(&mut self, file: &Path) {
         let Mode::Background(background) = &mut self.mode else { return };
@@ -351,11 +383,20 @@ impl JobRequest {
                     stdin: foreground.stdin.as_deref().map(path),
                     // Only the caller can use these.
                     receipts: Vec::new(),
+                    server: foreground.server.as_ref().map(|server| server.masked(mask)),
                     ..foreground.clone()
                 }),
                 Mode::Background(background) => Mode::Background(Box::new(background.masked(mask))),
             },
         }
+    }
+}
+
+impl ServerRules {
+    fn masked(&self, mask: &Mask) -> Self {
+        let mut shown = self.clone();
+        shown.clients.iter_mut().for_each(|client| client.name = mask.apply(&client.name));
+        shown
     }
 }
 
@@ -439,7 +480,7 @@ mod tests {
     }
 
     /// A text as a program may get it: not always UTF-8.
-    fn word() -> impl Strategy<Value = OsString> {
+    fn any_word() -> impl Strategy<Value = OsString> {
         (text(), any::<bool>(), text()).prop_map(|(before, broken, after)| {
             #[cfg(unix)]
             let middle: OsString = std::os::unix::ffi::OsStringExt::from_vec(vec![0xff; usize::from(broken)]);
@@ -453,12 +494,17 @@ mod tests {
     }
 
     fn path() -> impl Strategy<Value = PathBuf> {
-        word().prop_map(PathBuf::from)
+        any_word().prop_map(PathBuf::from)
     }
 
     fn mode() -> impl Strategy<Value = Mode> {
         let foreground = proptest::option::of(path())
             .prop_map(|stdin| Mode::from(Foreground { stdin, ..Foreground::default() }));
+        let server = text().prop_map(|name| {
+            let clients = vec![ClientProcess { id: ProcId { pid: 7, start: 8 }, name }];
+            let server = Some(ServerRules { eof_grace: Duration::from_millis(1500), clients });
+            Mode::from(Foreground { server, ..Foreground::default() })
+        });
         let background = (path(), proptest::option::of(text()), text(), text(), path(), any::<bool>())
             .prop_map(|(file, log, http, cmd, scope, is_file)| {
                 let rules = ReadyRules { port: None, log, http: Some(http), cmd: Some(cmd) };
@@ -470,7 +516,7 @@ mod tests {
                 };
                 Mode::from(background)
             });
-        prop_oneof![foreground, background]
+        prop_oneof![foreground, server, background]
     }
 
     fn request() -> impl Strategy<Value = JobRequest> {
@@ -480,7 +526,7 @@ mod tests {
             timeout: Duration::from_secs(1),
         });
         let tags = proptest::collection::btree_map(text(), text(), 0..3);
-        (vec(word(), 0..4), path(), tags, vec(hook, 0..2), mode()).prop_map(
+        (vec(any_word(), 0..4), path(), tags, vec(hook, 0..2), mode()).prop_map(
             |(command, cwd, tags, hooks, mode)| {
                 let env = (0..4).map(|number| ("TOKEN".into(), secret(number).into())).collect();
                 JobRequest {
@@ -511,6 +557,59 @@ mod tests {
             let json = serde_json::to_string(&request).unwrap();
             prop_assert_eq!(serde_json::from_str::<JobRequest>(&json).unwrap(), request);
         }
+    }
+
+    #[test]
+    fn a_request_has_the_options_of_its_mode_only() {
+        let (run, start) = (JobRequest::foreground(["true"]), JobRequest::background(["true"]));
+        assert_eq!((run.mode_kind(), start.mode_kind()), (ModeKind::Run, ModeKind::Start));
+        assert_eq!((run.is_foreground(), start.is_foreground()), (true, false));
+        assert_eq!((run.as_foreground(), run.as_background()), (Some(&Foreground::default()), None));
+        assert_eq!((start.as_foreground(), start.as_background()), (None, Some(&Background::default())));
+    }
+
+    #[test]
+    fn report_words_come_after_the_program_and_never_before_it() {
+        let words_at = |at| {
+            let report = Some(ReportWords { at, words: vec!["-x".into(), "--junit=".into()] });
+            let test = Some(TestTerms { report, ..TestTerms::default() });
+            let background = Background { test, ..Background::default() };
+            let mut request = JobRequest::new(["pytest", "tests"], background);
+            request.add_report_words(Path::new("/f"));
+            request.words().join(" ")
+        };
+        assert_eq!(words_at(0), "pytest -x --junit=/f tests");
+        assert_eq!(words_at(2), "pytest tests -x --junit=/f");
+        assert_eq!(words_at(3), "pytest tests");
+    }
+
+    #[test]
+    fn what_only_the_caller_or_the_keeper_can_use_is_not_shown() {
+        let foreground = Foreground { receipts: vec![ReceiptTarget::Fd(3)], ..Foreground::default() };
+        let request = JobRequest::new(["true"], foreground);
+        assert_eq!(request.masked(&Mask::default()), JobRequest::foreground(["true"]));
+        let shown = Background { max_log: 5, ..Background::default() };
+        let background = Background { test: Some(TestTerms::default()), ..shown.clone() };
+        assert_eq!(background.masked(&Mask::default()), shown);
+        let set = vec![("TOKEN".into(), "s3cret".into())];
+        let env = Environment { clear: true, set };
+        let request = JobRequest { env, mask: vec!["TOKEN".into()], ..request };
+        assert!(request.masked_values().hides("s3cret"));
+    }
+
+    #[test]
+    fn what_is_left_at_its_default_is_not_written() {
+        let json = serde_json::to_value(JobRequest::background(["true"])).unwrap();
+        assert!(json.get("env").is_none() && json.get("limits").is_none());
+        assert!(json["mode"]["background"].get("ready").is_none());
+        let ready = ReadyCheck { timeout: Duration::from_secs(9), ..ReadyCheck::default() };
+        let background = Background { ready, ..Background::default() };
+        let limits = Limits { procs: Some(9), ..Limits::default() };
+        let clear = Environment { clear: true, ..Environment::default() };
+        let request = JobRequest { limits, env: clear, ..JobRequest::new(["true"], background) };
+        let json = serde_json::to_value(&request).unwrap();
+        assert!(json["mode"]["background"]["ready"].get("rules").is_none());
+        assert_eq!(serde_json::from_value::<JobRequest>(json).unwrap(), request);
     }
 
     #[test]

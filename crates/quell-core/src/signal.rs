@@ -166,9 +166,17 @@ mod tests {
     }
 
     #[test]
+    fn a_crash_is_a_signal_that_the_program_causes_itself() {
+        for (name, is_crash) in [("SEGV", true), ("ABRT", true), ("TERM", false), ("KILL", false)] {
+            assert_eq!(name.parse::<Signal>().unwrap().is_crash(), is_crash, "{name}");
+        }
+    }
+
+    #[test]
     fn every_name_is_read_back() {
         for number in 1..=MAX {
             let signal = Signal::new(number).unwrap();
+            assert_eq!(signal.number(), number);
             assert_eq!(signal.to_string().parse::<Signal>().unwrap(), signal);
         }
     }

@@ -1,8 +1,10 @@
 //! A job on disk, as it was requested.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
-use crate::{JobId, JobRequest, Timestamp};
+use crate::{JobId, JobRequest, Receipt, Timestamp};
 
 /// One job as it was requested, written once. `spec.json` has the request as it may be shown ([`JobRequest::masked`]). Only a
 /// background job has `launch.private.json` with the unmasked request, which only `restart` reads.
@@ -31,5 +33,16 @@ impl JobSpec {
     pub fn unknown(id: JobId, marker: String, boot_id: String, created: Timestamp) -> Self {
         let request = JobRequest::background(Vec::<String>::new());
         Self { schema: crate::SCHEMA.into(), id, marker, boot_id, pid_namespace: 0, created, request }
+    }
+
+    /// The same for a job that has ended, with what its receipt says again.
+    pub fn of_receipt(receipt: &Receipt) -> Self {
+        let Receipt { job, boot_id, started, .. } = receipt;
+        let mut request = JobRequest::background(&job.command);
+        request.name = job.name.clone();
+        request.tags = job.tags.clone();
+        request.cwd = Some(job.cwd.clone().into());
+        request.timeout = job.timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        Self { request, ..Self::unknown(job.id, String::new(), boot_id.clone(), started.wall) }
     }
 }

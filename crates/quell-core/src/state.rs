@@ -185,12 +185,23 @@ pub struct RecordedTree {
     pub session: SessionKind,
     /// The root's identity (in a PID namespace: that of its init).
     pub root: ProcId,
+    /// In a PID namespace: the root below that init.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inner: Option<ProcId>,
     /// The cgroup's directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cgroup: Option<PathBuf>,
-    /// Other members that were alive when the keeper last looked at the tree, up to a limit.
+    /// Other members that were alive when the keeper last looked at the tree, and during a stop those that were alive before, up
+    /// to a limit.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<ProcId>,
+}
+
+impl RecordedTree {
+    /// The root itself, as it is shown. None in a PID namespace whose record names only the init.
+    pub fn shown_root(&self) -> Option<ProcId> {
+        if self.containment.has_init() { self.inner } else { Some(self.root) }
+    }
 }
 
 /// How a run ended.
@@ -202,6 +213,18 @@ pub struct RunEnd {
     pub ending: Ending,
     /// What was proven about the tree.
     pub verdict: FinalVerdict,
+}
+
+impl StateRecord {
+    /// Whether this is the end that `receipt` is about. It may be about an earlier run, or about an earlier attempt to stop.
+    pub fn is_end_of(&self, receipt: &Receipt) -> bool {
+        match (&self.state, RecordedState::after(receipt, None, None)) {
+            (RecordedState::Ended { last, .. }, RecordedState::Ended { last: of_receipt, .. }) => {
+                self.run == receipt.run && *last == of_receipt
+            }
+            _ => false,
+        }
+    }
 }
 
 impl RecordedState {
@@ -318,5 +341,50 @@ mod tests {
             assert_eq!(state.as_str().parse(), Ok(state));
         }
         assert!("draining".parse::<JobState>().is_err());
+    }
+
+    #[test]
+    fn a_run_with_survivors_has_not_ended_and_its_root_may_still_be_heard_of() {
+        let survivor = ProcId { pid: 7, start: 1 };
+        let receipt = |outcome| {
+            let mut receipt = Receipt::sample();
+            receipt.root.outcome = outcome;
+            Receipt { verdict: Verdict::Survivors { count: 1 }, survivors: vec![survivor], ..receipt }
+        };
+        let (tree, ready) = (tree(), Moment { at: 1.0, wall: crate::Timestamp::default() });
+        let exited = RootOutcome::Exited { code: 0 };
+        for (outcome, known) in [(exited.clone(), Some(&exited)), (RootOutcome::Unknown, None)] {
+            let state = RecordedState::after(&receipt(outcome), Some(tree.clone()), Some(ready.clone()));
+            assert_eq!((state.job_state(), state.is_ended()), (JobState::Stopping, false));
+            assert_eq!((state.tree(), state.ready(), state.outcome()), (Some(&tree), Some(&ready), known));
+            assert_eq!(state.survivors(), Some(&[survivor][..]));
+            assert_eq!(state.verdict(), Some(Verdict::Survivors { count: 1 }));
+        }
+    }
+
+    #[test]
+    fn a_run_that_is_gone_has_ended_unless_another_one_follows() {
+        let (receipt, tree) = (Receipt::sample(), tree());
+        let ending = Ending { cause: receipt.cause, actor: receipt.actor.clone() };
+        let ended = RecordedState::after(&receipt, Some(tree.clone()), None);
+        let waiting = ended.clone().before_next_run();
+        for (state, word) in [(&ended, JobState::Ended), (&waiting, JobState::Waiting)] {
+            assert_eq!((state.job_state(), state.is_ended()), (word, word == JobState::Ended));
+            assert_eq!((state.tree(), state.ready()), (Some(&tree), None));
+            assert_eq!((state.outcome(), state.ending()), (Some(&receipt.root.outcome), Some(&ending)));
+            assert_eq!((state.survivors(), state.verdict()), (None, Some(Verdict::Gone)));
+        }
+    }
+
+    fn tree() -> RecordedTree {
+        let (containment, session) = (ContainmentKind::Reaper, SessionKind::Own);
+        RecordedTree {
+            containment,
+            session,
+            root: ProcId { pid: 6, start: 1 },
+            inner: None,
+            cgroup: None,
+            members: vec![],
+        }
     }
 }

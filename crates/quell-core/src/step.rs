@@ -19,6 +19,8 @@ pub enum StepKind {
     StartFailed,
     /// The root has ended (and is not reaped yet).
     RootExited,
+    /// The client of a server has closed the server's standard input.
+    InputClosed,
     /// A stop was requested.
     StopAsked,
     /// The signal that asks processes to end.

@@ -59,3 +59,16 @@ impl Default for StopPlan {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_brief_grace_is_never_longer_than_the_grace() {
+        let plan = StopPlan::default();
+        assert_eq!(plan.brief_grace(), plan.brief);
+        let grace = plan.brief / 2;
+        assert_eq!(StopPlan { grace, ..plan }.brief_grace(), grace);
+    }
+}

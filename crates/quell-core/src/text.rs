@@ -1,4 +1,4 @@
-//! Text from anywhere, made safe for a terminal.
+//! Text for people: numbers, and text from anywhere, made safe for a terminal.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -8,6 +8,19 @@ use std::fmt::Write;
 pub fn is_unsafe(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{206f}')
+}
+
+/// `1,234,567`.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
 }
 
 /// One line: each unsafe character is shown as an escape.
@@ -86,6 +99,28 @@ macro_rules! json_as_text {
     };
 }
 pub(crate) use json_as_text;
+
+/// How many columns of a terminal it takes.
+pub fn width(text: &str) -> usize {
+    text.chars().map(columns_of_char).sum()
+}
+
+/// The columns of one character, well enough for text in columns: those of East Asia and pictures are wide.
+pub fn columns_of_char(c: char) -> usize {
+    match u32::from(c) {
+        0x0300..=0x036f | 0x200b..=0x200d | 0x20d0..=0x20ff | 0xfe00..=0xfe0f => 0,
+        0x1100..=0x115f
+        | 0x2e80..=0xa4cf
+        | 0xac00..=0xd7a3
+        | 0xf900..=0xfaff
+        | 0xfe30..=0xfe6f
+        | 0xff00..=0xff60
+        | 0xffe0..=0xffe6
+        | 0x1f300..=0x1faff
+        | 0x20000..=0x3fffd => 2,
+        _ => 1,
+    }
+}
 
 #[cfg(test)]
 mod tests {

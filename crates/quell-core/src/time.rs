@@ -117,4 +117,19 @@ mod tests {
             let _ = time.before(Duration::MAX);
         }
     }
+
+    #[test]
+    fn a_time_outside_the_calendar_becomes_the_nearest_inside() {
+        let (first, last) = (jiff::Timestamp::MIN.as_second(), jiff::Timestamp::MAX.as_second());
+        assert_eq!(Timestamp::from_unix_ms(i64::MIN).unix_ms(), first * 1000);
+        assert_eq!(Timestamp::from_unix_ms(i64::MAX).unix_ms(), last * 1000);
+    }
+
+    #[test]
+    fn a_job_started_as_long_ago_as_its_own_clock_says() {
+        let wall = Timestamp::from_unix_ns(5_000_999_999);
+        assert_eq!(wall.unix_ms(), 5000);
+        assert_eq!(Moment { at: 1.5, wall }.start().unix_ms(), 3500);
+        assert_eq!(Moment { at: f64::NAN, wall }.start(), wall);
+    }
 }

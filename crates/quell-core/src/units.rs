@@ -12,16 +12,20 @@ pub enum InvalidDuration {
     )]
     Malformed(String),
     /// It would overflow the clock's arithmetic.
-    #[error("duration `{0}` is too long: the limit is 100 years (36500d)")]
+    #[error("duration `{0}` is too long: the limit is about 100 years (36600d)")]
     TooLong(String),
 }
 
 /// A text that is not a size.
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "invalid size `{0}`: expected a number of bytes or a number with K, M, G or T (powers of 1024), such as 512M"
-)]
-pub struct InvalidSize(String);
+#[error("invalid size `{text}`: {why}")]
+pub struct InvalidSize {
+    text: String,
+    why: &'static str,
+}
+
+const SIZE_EXPECTED: &str =
+    "expected a number of bytes or a number with K, M, G or T (powers of 1024), such as 512M";
 
 /// A text that is not a number of cores.
 #[derive(Debug, thiserror::Error)]
@@ -134,7 +138,8 @@ pub fn parse_duration(text: &str) -> Result<Duration, InvalidDuration> {
 
 /// Reads `4096`, `512K`, `512M`, `1.5G` or `1T`, with an optional `B` or `iB` after the letter.
 pub fn parse_size(text: &str) -> Result<u64, InvalidSize> {
-    let bad = || InvalidSize(text.to_owned());
+    let because = |why| InvalidSize { text: text.to_owned(), why };
+    let bad = || because(SIZE_EXPECTED);
     let (number, unit) = split(text).ok_or_else(bad)?;
     let shift = match unit.trim_end_matches("iB").trim_end_matches('B') {
         "" => 0,
@@ -144,6 +149,9 @@ pub fn parse_size(text: &str) -> Result<u64, InvalidSize> {
         "T" | "t" => 40,
         _ => return Err(bad()),
     };
+    if number == 0.0 {
+        return Err(because("must be greater than 0"));
+    }
     let bytes = number * f64::from(2u32.pow(10)).powi(shift / 10);
     if (1.0..9e18).contains(&bytes) { Ok(bytes as u64) } else { Err(bad()) }
 }
@@ -200,6 +208,7 @@ mod tests {
             ("1h30m30s", 5_430_000),
             ("2m0.25s", 120_250),
             ("1d1ms", 86_400_001),
+            ("36600d", 3_162_240_000_000),
         ] {
             assert_eq!(parse_duration(text).unwrap(), Duration::from_millis(ms), "{text}");
         }
@@ -227,6 +236,7 @@ mod tests {
             "1m.5s",
             "1m-1s",
             "36500d999999h",
+            "36600d1ms",
         ] {
             assert!(parse_duration(text).is_err(), "{text}");
         }
@@ -245,10 +255,21 @@ mod tests {
     }
 
     #[test]
+    fn cores_are_read() {
+        for (text, cores) in [("0.01", 0.01), ("0.5", 0.5), ("2", 2.0), ("100000", 100_000.0)] {
+            assert_eq!(parse_cores(text).unwrap(), cores, "{text}");
+        }
+        for text in ["", "0", "0.001", "-1", "2x", "100001", "inf"] {
+            assert!(parse_cores(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
     fn durations_are_written_for_people() {
         for (ms, text) in [
             (0, "0ms"),
             (300, "300ms"),
+            (1000, "1s"),
             (2000, "2s"),
             (1500, "1.5s"),
             (120_000, "2m"),

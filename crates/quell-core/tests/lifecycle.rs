@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use quell_core::{
-    Action, Actor, AskScope, Cause, Count, LastKnown, Lifecycle, LifecycleEvent, LifecycleRules, Phase,
-    RootOutcome, Signal, StopMode, StopPlan, StopRequest, Until, Verdict,
+    Action, Actor, AskScope, Cause, ContainmentKind, Count, JobState, KillReason, LastKnown, Lifecycle,
+    LifecycleEvent, LifecycleRules, Moment, Phase, ProcId, RecordedTree, RootOutcome, SessionKind, Signal,
+    StopMode, StopPlan, StopRequest, Timestamp, Until, Verdict,
 };
 
 /// How deep every interleaving is explored.
@@ -192,7 +193,13 @@ impl World {
         if !matches!(state, Phase::Ended) {
             self.first_cause.get_or_insert(cause);
         }
-        self.feed(LifecycleEvent::StopAsked(StopRequest { cause, actor: Actor::Unknown, mode, ask: None }));
+        self.feed(LifecycleEvent::StopAsked(StopRequest {
+            cause,
+            actor: Actor::Unknown,
+            mode,
+            ask: None,
+            signal: None,
+        }));
     }
 
     fn stimulate(&mut self, stimulus: Stimulus) {
@@ -376,7 +383,8 @@ fn a_root_that_is_asked_alone_has_the_grace_and_what_it_leaves_a_short_time_at_l
     life.step(LifecycleEvent::Spawned);
     life.step(LifecycleEvent::Executed);
     let (cause, actor, mode) = (Cause::User, Actor::Unknown, StopMode::Ask);
-    let asked = life.step(LifecycleEvent::StopAsked(StopRequest { cause, actor, mode, ask: None }));
+    let asked =
+        life.step(LifecycleEvent::StopAsked(StopRequest { cause, actor, mode, ask: None, signal: None }));
     let ask = |to| Action::Ask { signal: plan.signal, to };
     assert_eq!(asked, [Action::Publish, Action::Arm(plan.grace), ask(AskScope::Root), Action::Count]);
     assert_eq!(life.step(LifecycleEvent::Counted(Count::Alive(3))), []);
@@ -389,8 +397,7 @@ fn a_root_that_is_asked_alone_has_the_grace_and_what_it_leaves_a_short_time_at_l
 
 #[test]
 fn an_orphaned_job_is_killed_at_once_and_says_why() {
-    let rules = LifecycleRules { plan: StopPlan::default(), until: Until::Root, timeout: None };
-    let (mut life, actions) = Lifecycle::orphaned(rules, LastKnown::default());
+    let (mut life, actions) = Lifecycle::orphaned(rules(), LastKnown::default());
     assert!(actions.contains(&Action::Kill));
     life.step(LifecycleEvent::Counted(Count::Alive(0)));
     assert_eq!(life.ending().map(|(cause, _)| *cause), Some(Cause::KeeperLost));
@@ -412,15 +419,134 @@ fn running_processes_are_asked_first_and_spared_ones_are_not_waited_for() {
 
 #[test]
 fn a_program_that_was_executed_before_the_kill_reached_it_has_run() {
-    let rules = LifecycleRules { plan: StopPlan::default(), until: Until::Root, timeout: None };
-    let (mut life, end) = (Lifecycle::new(rules), RootOutcome::Exited { code: 7 });
-    let request = StopRequest { cause: Cause::User, actor: Actor::Quell, mode: StopMode::Ask, ask: None };
+    let (mut life, end) = (Lifecycle::new(rules()), RootOutcome::Exited { code: 7 });
+    let request =
+        StopRequest { cause: Cause::User, actor: Actor::Quell, mode: StopMode::Ask, ask: None, signal: None };
     life.step(LifecycleEvent::Spawned);
     life.step(LifecycleEvent::StopAsked(request));
     assert!(matches!(life.root(), Some(RootOutcome::NotStarted { .. })));
     life.step(LifecycleEvent::Executed);
     life.step(LifecycleEvent::RootExited(end.clone()));
     assert_eq!(life.root(), Some(&end));
+}
+
+fn rules() -> LifecycleRules {
+    LifecycleRules { plan: StopPlan::default(), until: Until::Root, timeout: None }
+}
+
+fn running(rules: LifecycleRules) -> Lifecycle {
+    let mut life = Lifecycle::new(rules);
+    life.step(LifecycleEvent::Spawned);
+    life.step(LifecycleEvent::Executed);
+    life
+}
+
+fn stop(mode: StopMode) -> LifecycleEvent {
+    LifecycleEvent::StopAsked(StopRequest {
+        cause: Cause::User,
+        actor: Actor::Unknown,
+        mode,
+        ask: None,
+        signal: None,
+    })
+}
+
+#[test]
+fn an_orphaned_job_keeps_what_its_keeper_had_reported() {
+    let (root, ending) = (RootOutcome::Exited { code: 3 }, (Cause::Timeout, Actor::Quell));
+    let stop = (Duration::from_secs(77), AskScope::Root);
+    let known =
+        LastKnown { root: Some(root.clone()), ending: Some(ending.clone()), leaked: true, stop: Some(stop) };
+    let (life, _) = Lifecycle::orphaned(rules(), known);
+    assert_eq!((life.root(), life.ending(), life.leaked()), (Some(&root), Some(&ending), true));
+    assert_eq!((life.grace(), life.ask_scope()), stop);
+    assert_eq!(life.kill_reason(), Some(KillReason::KeeperLost));
+}
+
+#[test]
+fn a_kill_is_wanted_unless_a_grace_has_passed() {
+    assert_eq!(running(rules()).kill_reason(), None);
+    let second = Duration::from_secs(1);
+    for (mode, reason) in [
+        (StopMode::Ask, KillReason::GraceOver),
+        (StopMode::Within(second), KillReason::GraceOver),
+        (StopMode::Within(Duration::ZERO), KillReason::Wanted),
+        (StopMode::Kill, KillReason::Wanted),
+    ] {
+        let mut life = running(rules());
+        life.step(stop(mode));
+        life.step(LifecycleEvent::Deadline);
+        assert_eq!(life.kill_reason(), Some(reason), "{mode:?}");
+    }
+    let mut asked_twice = running(rules());
+    asked_twice.step(stop(StopMode::Within(second)));
+    assert_eq!(asked_twice.grace(), second);
+    asked_twice.step(stop(StopMode::Ask));
+    assert_eq!(asked_twice.kill_reason(), Some(KillReason::Wanted));
+}
+
+#[test]
+fn a_signal_that_ends_the_root_is_the_users_only_if_the_user_sent_it_and_the_root_had_not_survived_it() {
+    let ended_by = |mut life: Lifecycle, signal| {
+        life.step(LifecycleEvent::RootExited(RootOutcome::Signaled { signal, core: false }));
+        life.step(LifecycleEvent::Counted(Count::Alive(0)));
+        assert_eq!(life.own_end().as_ref(), life.ending());
+        life.own_end().unwrap()
+    };
+    assert_eq!(running(rules()).own_end(), None);
+    let segv: Signal = "SEGV".parse().unwrap();
+    assert_eq!(ended_by(running(rules()), segv), (Cause::OwnExit, Actor::Program));
+    let mut signaled = running(rules());
+    signaled.signal_sent(Signal::HUP, Actor::Unknown);
+    signaled.signal_sent(Signal::HUP, Actor::Quell);
+    assert_eq!(ended_by(signaled.clone(), Signal::HUP), (Cause::UserSignal, Actor::Quell));
+    assert_eq!(ended_by(signaled.clone(), Signal::TERM), (Cause::ExternalSignal, Actor::Unknown));
+    signaled.signal_survived(Signal::HUP);
+    assert_eq!(ended_by(signaled, Signal::HUP), (Cause::ExternalSignal, Actor::Unknown));
+}
+
+#[test]
+fn processes_that_outlive_the_root_have_leaked_only_if_they_are_not_waited_for() {
+    let after_root = |until, alive| {
+        let mut life = running(LifecycleRules { until, ..rules() });
+        life.step(LifecycleEvent::RootExited(RootOutcome::Exited { code: 0 }));
+        life.step(LifecycleEvent::Counted(Count::Alive(alive)));
+        life
+    };
+    assert!(after_root(Until::Root, 2).leaked());
+    assert!(!after_root(Until::Root, 0).leaked());
+    let mut waited_for = after_root(Until::Tree, 2);
+    assert!(!waited_for.leaked());
+    waited_for.leftovers_unwanted();
+    assert!(waited_for.leaked());
+}
+
+#[test]
+fn a_job_is_on_record_from_the_birth_of_its_root_to_its_end() {
+    let tree = RecordedTree {
+        containment: ContainmentKind::Reaper,
+        session: SessionKind::Own,
+        root: ProcId { pid: 7, start: 1 },
+        inner: None,
+        cgroup: None,
+        members: Vec::new(),
+    };
+    let state =
+        |life: &Lifecycle, ready| life.recorded(Some(tree.clone()), ready).map(|record| record.job_state());
+    let mut life = Lifecycle::new(rules());
+    assert_eq!(state(&life, None), None);
+    for (event, recorded) in [
+        (LifecycleEvent::Spawned, Some(JobState::Starting)),
+        (LifecycleEvent::Executed, Some(JobState::Running)),
+        (stop(StopMode::Ask), Some(JobState::Stopping)),
+        (LifecycleEvent::Deadline, Some(JobState::Stopping)),
+        (LifecycleEvent::Counted(Count::Alive(0)), None),
+    ] {
+        life.step(event);
+        assert_eq!(state(&life, None), recorded);
+    }
+    let ready = Moment { at: 1.0, wall: Timestamp::default() };
+    assert_eq!(state(&running(rules()), Some(ready)), Some(JobState::Ready));
 }
 
 proptest! {
@@ -435,4 +561,24 @@ proptest! {
         }
         world.must_end();
     }
+}
+
+#[test]
+fn a_further_signal_is_passed_on_once_and_does_not_shorten_the_grace() {
+    let mut life = running(rules());
+    let grace = Duration::from_secs(2);
+    let mut stop = |signal| {
+        let (cause, actor, mode) = (Cause::User, Actor::Unknown, StopMode::Within(grace));
+        life.step(LifecycleEvent::StopAsked(StopRequest { cause, actor, mode, ask: None, signal }))
+    };
+    let ask = |signal| Action::Ask { signal, to: AskScope::Tree };
+    // The signal of the request, and not that of the plan.
+    let first = stop(Some(Signal::INT));
+    assert_eq!(first, [Action::Publish, Action::Arm(grace), ask(Signal::INT), Action::Count]);
+    // A grace of the same length that begins later does not end sooner, so the deadline stays.
+    assert_eq!(stop(Some(Signal::TERM)), [Action::Shorten(grace), ask(Signal::TERM), Action::Count]);
+    for had in [Some(Signal::INT), Some(Signal::TERM), None] {
+        assert_eq!(stop(had), vec![Action::Shorten(grace)], "{had:?}");
+    }
+    assert!(life.step(LifecycleEvent::Deadline).contains(&Action::Kill));
 }

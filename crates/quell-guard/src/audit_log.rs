@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use quell_core::{Decision, Timestamp};
+use quell_core::{AskedThrough, Decision, Timestamp};
 use quell_store::Home;
 use serde::{Deserialize, Serialize};
 
@@ -78,6 +78,9 @@ pub struct Asker {
     /// The session that its environment names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
+    /// The interface through which another program asked.
+    #[serde(flatten, default, skip_serializing_if = "Option::is_none")]
+    pub through: Option<AskedThrough>,
 }
 
 impl Asker {
@@ -96,6 +99,11 @@ impl Asker {
         Self::new(caller.or(parent))
     }
 
+    /// The same, with the interface through which it asked.
+    pub fn through(self, through: Option<AskedThrough>) -> Self {
+        Self { through, ..self }
+    }
+
     fn new(process: Option<quell_sys::Stat>) -> Self {
         let variable = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
         Self {
@@ -104,6 +112,7 @@ impl Asker {
             uid: quell_sys::uid(),
             job: variable(quell_contain::JOB_VARIABLE),
             session: variable("QUELL_SESSION"),
+            through: None,
         }
     }
 }
@@ -131,6 +140,10 @@ fn write(home: &Home, line: &AuditLine) -> io::Result<(File, u64)> {
     let actor = Asker {
         job: line.actor.job.as_deref().map(short),
         session: line.actor.session.as_deref().map(short),
+        through: line.actor.through.as_ref().map(|through| AskedThrough {
+            surface: short(&through.surface),
+            client: through.client.as_deref().map(short),
+        }),
         ..line.actor.clone()
     };
     let cause = line.cause.as_deref().map(short);
@@ -145,8 +158,7 @@ fn write(home: &Home, line: &AuditLine) -> io::Result<(File, u64)> {
     let size = found.len();
     // If the disk was full, the last line may be cut. This one must not be joined to it.
     let mut bytes = if is_cut(&file, size) { vec![b'\n'] } else { Vec::new() };
-    serde_json::to_writer(&mut bytes, &line)?;
-    bytes.push(b'\n');
+    bytes.extend(quell_core::json_line(&line)?);
     // Appended in one write, so lines that other processes write at the same time are not mixed with it.
     file.write_all(&bytes)?;
     Ok((file, size + bytes.len() as u64))

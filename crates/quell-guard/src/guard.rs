@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use quell_core::{BUILT_IN, Decision, DecisionCode, JobId, Mask};
+use quell_core::{AskedThrough, BUILT_IN, Decision, DecisionCode, JobId, Mask};
 use quell_store::Home;
 use serde::Serialize;
 
@@ -49,6 +49,12 @@ impl Guard {
     pub fn asked_by(mut self, asker: Asker) -> Self {
         self.asker = OnceLock::from(asker);
         self
+    }
+
+    /// Sets the interface through which the caller asks.
+    pub fn asked_through(self, through: Option<AskedThrough>) -> Self {
+        // Without one, the caller is looked up only if there is something to log.
+        if through.is_none() { self } else { self.asked_by(Asker::here().through(through)) }
     }
 
     /// The home, which has the log.
@@ -222,6 +228,7 @@ impl Permit {
         if let Some(fields) = result.as_object_mut() {
             fields.remove("decision");
         }
+        guard.mask.apply_to_json(&mut result);
         guard.note(Kind::Act, self.verb, target, &self.decision, Some(result), receipt)
     }
 }

@@ -85,13 +85,13 @@ const PROTECTED: [&str; 8] = [
     // The network and names.
     "network networking networkd networkd-* networkmanager networkmanager-* netplan* ifup ifupdown* connman* dhcpcd \
      dhclient iwd wpa_supplicant* resolved resolvconf* openresolv wicked* wg-quick wireguard openvpn* strongswan* ipsec \
-     tailscaled",
+     tailscaled zerotier-one nebula cloudflared nscd",
     // Logins.
     "ssh sshd sshd-* dropbear sssd sssd-* nslcd winbind",
     // Stopping a display manager ends everything on its screen.
     "display-manager gdm gdm3 greetd lightdm lxdm sddm xdm",
     // Firewalls.
-    "firewalld ufw nftables iptables ip6tables netfilter-persistent",
+    "firewalld ufw nftables iptables ip6tables netfilter-persistent shorewall*",
     // quell itself.
     "quell quell-*",
 ];

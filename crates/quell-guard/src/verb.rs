@@ -68,6 +68,7 @@ verbs! {
     List "list" Read,
     Logs "logs" Read,
     Man "man" Write,
+    Mcp "mcp" Read,
     Restart "restart" Destructive,
     Rm "rm" Destructive,
     Run "run" Write,
@@ -76,6 +77,7 @@ verbs! {
     ServiceStart "service start" Write,
     ServiceStatus "service status" Read,
     ServiceStop "service stop" Destructive,
+    Setup "setup" Write,
     Signal "signal" Destructive,
     Start "start" Write,
     Stats "stats" Read,
@@ -85,6 +87,7 @@ verbs! {
     Test "test" Write,
     Tree "tree" Read,
     Wait "wait" Read,
+    Wrap "wrap" Write,
 }
 
 impl Verb {
@@ -97,6 +100,8 @@ impl Verb {
     pub(crate) const fn parts(self) -> &'static [Self] {
         match self {
             Self::Restart => &[Self::Stop],
+            // It runs any command. A policy that was written before it existed still holds.
+            Self::Wrap => &[Self::Run],
             Self::ServiceRestart => &[Self::ServiceStop, Self::ServiceStart],
             _ => &[],
         }

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use quell_core::{AskScope, Decision, JobId, JobRequest, ProcId, Signal};
+use quell_core::{AskScope, AskedThrough, Decision, JobId, JobRequest, ProcId, Signal};
 use serde::{Deserialize, Serialize};
 
 use crate::StartError;
@@ -17,6 +17,9 @@ pub struct StartMessage {
     pub home: PathBuf,
     /// The request, with everything filled in that depends on the caller: directory, environment, owner, session.
     pub request: JobRequest,
+    /// The interface through which the job was asked for, for the audit log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub through: Option<AskedThrough>,
 }
 
 /// The answer to a [`StartMessage`].

@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
 
-use crate::files::{InDir, gone_is_fine};
+use crate::files::InDir;
 use crate::job::JobDir;
 
 const SOCKET: &str = "control.sock";
@@ -31,6 +31,6 @@ impl JobDir {
     }
 
     pub(crate) fn remove_socket(&self) -> io::Result<()> {
-        gone_is_fine(fs::remove_file(self.dir().join(SOCKET)))
+        self.home().remove_file(&self.dir().join(SOCKET))
     }
 }

@@ -4,8 +4,9 @@
 //! receipt → state → `Ended` in the history → (sync) → the lock moves to done/ and is released → (sync)
 //! ```
 //!
-//! The state is the commit: it is one appended line, and readers open the receipt only if it says `ended`. Steps before it can
-//! be repeated: they replace the earlier result. Steps after it follow from the receipt and are done once: if the writer is
+//! The state is the commit: it is one appended line, and readers open the receipt only if it says `ended`. It is appended also
+//! if the receipt can't be written, as its file exists already: then the next command makes the receipt from it. Steps before
+//! it can be repeated: they replace the earlier result. Steps after it follow from the receipt and are done once: if the writer is
 //! killed, by [`JobEnd::resume`]. The history comes before the move, because a client that waits for the move must find the
 //! whole history.
 //!
@@ -70,8 +71,8 @@ pub struct JobEnd<'a> {
 }
 
 impl JobEnd<'_> {
-    /// Writes the end. After an error the state is the old one, or the job is not marked as ended yet: the next process that
-    /// finds it without a keeper finishes it.
+    /// Writes the end. After an error the job is not marked as ended yet, and its state is the old one or the last one: the next
+    /// process that finds it without a keeper finishes it.
     pub fn write(&self, mut tell: impl FnMut(EndStep<'_>)) -> io::Result<()> {
         let written = self.commit().and_then(|()| {
             for event in self.events {
@@ -104,7 +105,10 @@ impl JobEnd<'_> {
 
     fn commit(&self) -> io::Result<()> {
         let write = || self.job.write_receipt(self.receipt).and_then(|()| self.job.append_state(self.record));
-        self.insist(write)?;
+        if let Err(error) = self.insist(write) {
+            let _ = self.job.append_state(self.record);
+            return Err(error);
+        }
         fault_point(FaultPoint::EndPublished);
         Ok(())
     }
@@ -126,14 +130,14 @@ impl JobEnd<'_> {
     }
 
     /// Completes an end that was committed before its writer was killed: history, sync, mark. Returns its receipt, or None if
-    /// it was not committed. `lock` is as in [`JobEnd`].
+    /// it was not committed or has no receipt. `lock` is as in [`JobEnd`].
     pub fn resume(
         job: &JobDir,
         lock: Option<&Lock>,
         mut logged: impl FnMut(&JobEvent),
     ) -> io::Result<Option<Receipt>> {
         let (Ok(record), Ok(receipt)) = (job.record(), job.receipt()) else { return Ok(None) };
-        if !record.state.is_ended() {
+        if !record.is_end_of(&receipt) {
             return Ok(None);
         }
         // A job in the foreground has no history, and is not synced.
@@ -145,7 +149,7 @@ impl JobEnd<'_> {
             sync(job);
         }
         // If it was moved already, its writer was killed during the last sync.
-        if job.live_path().exists() {
+        if job.has_lock() {
             job.remove_live_files()?;
             mark(job, lock)?;
         }

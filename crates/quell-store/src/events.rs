@@ -7,7 +7,7 @@ use quell_core::{EventKind, JobEvent, Receipt};
 use quell_sys::OpenMode;
 use quell_sys::fault::{FaultPoint, fault_point};
 
-use crate::files::{at, line_of};
+use crate::files::{at, is_own_file, line_of};
 use crate::job::{JobDir, now};
 
 const EVENTS: &str = "events.jsonl";
@@ -21,9 +21,18 @@ impl JobDir {
     pub fn log_event(&self, event: &JobEvent) -> io::Result<()> {
         let path = self.dir().join(EVENTS);
         let open = || quell_sys::open_private_found(&path, OpenMode::Append).map_err(at(&path));
-        let (mut file, found) = open()?;
+        let (mut file, found) = match open() {
+            // Something else is in its place.
+            Err(_) if path.symlink_metadata().is_ok_and(|found| !is_own_file(&found)) => {
+                self.home().clear_place(&path)?;
+                open()?
+            }
+            other => other?,
+        };
         if found.len() > EVENTS_CAP {
-            fs::rename(&path, self.dir().join(OLD_EVENTS))?;
+            let old = self.dir().join(OLD_EVENTS);
+            let rename = || fs::rename(&path, &old);
+            rename().or_else(|_| self.home().clear_place(&old).and_then(|()| rename()))?;
             (file, _) = open()?;
         }
         // One write, so that the lines of two writers don't mix.
@@ -66,7 +75,12 @@ impl JobDir {
         };
         // The end of a run that another run follows is not the end of the job.
         let of_now = |old: &&JobEvent| !matches!(old.what, EventKind::Restarting { .. });
-        if self.events()?.iter().rev().take_while(of_now).any(same) {
+        let events = match self.events() {
+            // A history that can't be read says nothing.
+            Err(error) if !quell_sys::is_out_of_descriptors(&error) => Vec::new(),
+            other => other?,
+        };
+        if events.iter().rev().take_while(of_now).any(same) {
             return Ok(None);
         }
         Ok(Some(match self.spec() {

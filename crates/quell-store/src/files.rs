@@ -12,6 +12,8 @@ use quell_sys::fault::{FaultPoint, fault_point};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde::Serialize;
 
+use crate::home::Home;
+
 /// A name in an open directory, so that no link that replaces the directory is followed.
 pub(crate) struct InDir {
     dir: File,
@@ -51,26 +53,32 @@ pub(crate) fn private_dirs(path: &Path) -> io::Result<()> {
     if found.uid() == quell_sys::uid() { Ok(()) } else { Err(foreign(found.uid())) }
 }
 
+/// Whether `found` can be one of quell's own files: a regular file of this user or root, which the user may open. A job can have put
+/// anything else in its place.
+pub(crate) fn is_own_file(found: &fs::Metadata) -> bool {
+    found.is_file() && quell_sys::is_trusted(found) && found.mode() & 0o600 == 0o600
+}
+
 /// The error for a file that belongs to the user `uid`.
 pub(crate) fn foreign(uid: u32) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, format!("it belongs to another user (uid {uid})"))
 }
 
 /// Writes a file that replaces `old` atomically: a reader sees the old one or the new one.
-pub(crate) fn replace(old: &Path, bytes: &[u8], written: FaultPoint) -> io::Result<()> {
+pub(crate) fn replace(home: &Home, old: &Path, bytes: &[u8], written: FaultPoint) -> io::Result<()> {
     let new = old.with_extension("new");
-    let replaced = write_new(&new, bytes).and_then(|()| {
+    let replaced = write_new(home, &new, bytes).and_then(|()| {
         fault_point(written);
         let rename = |flags| renameat_with(CWD, &new, CWD, old, flags);
         // A rename over a file makes ext4 write the new one to the disk at once, and the caller would wait for that.
         if rename(RenameFlags::NOREPLACE).is_ok() {
             Ok(())
         } else if rename(RenameFlags::EXCHANGE).is_ok() {
-            let _ = fs::remove_file(&new);
+            let _ = home.remove_file(&new);
             Ok(())
         } else {
-            // The file system supports neither.
-            fs::rename(&new, old)
+            // The file system supports neither. A directory is not replaced by a rename.
+            fs::rename(&new, old).or_else(|_| home.clear_place(old).and_then(|()| fs::rename(&new, old)))
         }
     });
     if replaced.is_err() {
@@ -79,12 +87,12 @@ pub(crate) fn replace(old: &Path, bytes: &[u8], written: FaultPoint) -> io::Resu
     replaced
 }
 
-pub(crate) fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn write_new(home: &Home, path: &Path, bytes: &[u8]) -> io::Result<()> {
     let create = || quell_sys::create_private(path);
     let mut file = match create() {
         // A crash has left it, or an attacker made it. There is only one writer.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            gone_is_fine(fs::remove_file(path))?;
+            home.remove_file(path)?;
             create()?
         }
         other => other?,
@@ -93,9 +101,7 @@ pub(crate) fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 pub(crate) fn line_of(value: &impl Serialize) -> io::Result<Vec<u8>> {
-    let mut bytes = serde_json::to_vec(value)?;
-    bytes.push(b'\n');
-    Ok(bytes)
+    Ok(quell_core::json_line(value)?)
 }
 
 /// An exclusive lock on `path`, which other processes hold for microseconds.

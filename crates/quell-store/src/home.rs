@@ -1,6 +1,6 @@
 //! quell's home: the directory of all jobs.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -8,8 +8,10 @@ use std::time::Duration;
 
 use quell_core::JobId;
 use quell_sys::OpenMode;
+use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, openat, renameat, renameat_with, unlinkat};
+use rustix::io::Errno;
 
-use crate::files::{foreign, gone_is_fine, is_absent, private_dirs};
+use crate::files::{at, foreign, gone_is_fine, is_absent, private_dirs};
 use crate::job::JobDir;
 
 /// The age after which a new lock is stale: the process that made it locks it long before that.
@@ -112,7 +114,7 @@ impl Home {
         }
     }
 
-    /// Makes one of the directories in it, if it does not exist. A file in its place is moved aside.
+    /// Makes one of the directories in it, if it does not exist. A file in its place is removed.
     pub(crate) fn make_sub(&self, name: &str) -> io::Result<()> {
         let path = self.sub(name);
         match private_dirs(&path) {
@@ -120,13 +122,57 @@ impl Home {
                 if matches!(error.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory) => {}
             other => return other,
         }
-        let aside = self.sub(&format!("{name}.moved"));
-        let failed = |error: io::Error| {
-            let why = format!("{} is not a directory and can't be moved aside: {error}", path.display());
+        self.clear_place(&path).map_err(|error| {
+            let why = format!("{} is not a directory and can't be removed: {error}", path.display());
             io::Error::new(error.kind(), why)
-        };
-        fs::rename(&path, aside).map_err(failed)?;
+        })?;
         private_dirs(&path)
+    }
+
+    /// Puts what is at `path` out of the way of one of quell's own files or directories. A directory with content is renamed to a name
+    /// that ends with `.moved`, in the job's directory or else in the home. Anything else is removed. No link below the home is
+    /// followed.
+    pub(crate) fn clear_place(&self, path: &Path) -> io::Result<()> {
+        self.check()?;
+        let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        let from = self.open_below(dir)?;
+        let removed = match unlinkat(&from, name, AtFlags::empty()) {
+            Err(Errno::ISDIR | Errno::PERM) => unlinkat(&from, name, AtFlags::REMOVEDIR),
+            other => other,
+        };
+        match removed {
+            Err(Errno::NOTEMPTY | Errno::EXIST) => {}
+            other => return gone_is_fine(other.map_err(io::Error::from)),
+        }
+        let is_in_job = dir.parent() == Some(&self.sub("jobs"));
+        let to = self.open_below(if is_in_job { dir } else { self.dir() })?;
+        let aside = format!("{}.{}.moved", name.to_string_lossy(), quell_sys::unix_ms());
+        let moved = match renameat_with(&from, name, &to, &aside, RenameFlags::NOREPLACE) {
+            // The file system does not support the flag.
+            Err(Errno::INVAL) => renameat(&from, name, &to, &aside),
+            other => other,
+        };
+        gone_is_fine(moved.map_err(io::Error::from))
+    }
+
+    /// Removes one of quell's own files, if it is there. A directory in its place is put aside.
+    pub(crate) fn remove_file(&self, path: &Path) -> io::Result<()> {
+        gone_is_fine(fs::remove_file(path)).or_else(|_| self.clear_place(path))
+    }
+
+    /// Opens a directory in the home, or the home itself, without following a link below it.
+    fn open_below(&self, dir: &Path) -> io::Result<File> {
+        let below = dir.strip_prefix(self.dir()).map_err(io::Error::other)?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let open = |above: File, name| Ok(File::from(openat(&above, name, flags, Mode::empty())?));
+        let open: File = below
+            .iter()
+            .try_fold(File::open(self.dir())?, open)
+            .map_err(|error: io::Error| at(dir)(error))?;
+        let found = open.metadata()?;
+        if quell_sys::is_trusted(&found) { Ok(open) } else { Err(at(dir)(foreign(found.uid()))) }
     }
 
     /// One of the directories in it.
@@ -211,7 +257,7 @@ impl Home {
 
     /// Notes that the ended job `id` is in the index now.
     pub fn indexed(&self, id: JobId) -> io::Result<()> {
-        gone_is_fine(fs::remove_file(self.sub("done").join(id.to_string())))
+        self.remove_file(&self.sub("done").join(id.to_string()))
     }
 }
 

@@ -10,7 +10,7 @@ use quell_sys::OpenMode;
 use quell_sys::fault::{FaultPoint, fault_point};
 use serde::de::DeserializeOwned;
 
-use crate::files::{InDir, at, gone_is_fine, is_absent, line_of, replace, write_new};
+use crate::files::{InDir, at, gone_is_fine, is_absent, is_own_file, line_of, replace, write_new};
 use crate::home::Home;
 use crate::liveness::Lock;
 
@@ -68,7 +68,7 @@ impl JobDir {
             fault_point(FaultPoint::DirMade);
             lock.hold_dir(&self.dir);
             if let Some(launch) = launch {
-                write_new(&self.dir.join(LAUNCH), &line_of(launch)?)?;
+                write_new(&self.home, &self.dir.join(LAUNCH), &line_of(launch)?)?;
                 fault_point(FaultPoint::LaunchWritten);
             }
             // The directory appears with its specification in it: a process that finds it can read it, and knows that the lock
@@ -110,9 +110,7 @@ impl JobDir {
         if let Some(lock) = lock {
             lock.hold_dir(&self.dir);
         }
-        if self.spec().is_err() {
-            self.write_spec(spec)?;
-        }
+        self.correct_spec(spec)?;
         record.map_or(Ok(()), |record| self.restore_state(record))
     }
 
@@ -122,18 +120,30 @@ impl JobDir {
         self.make_dir()
     }
 
-    /// Makes its directory, if it is missing.
+    /// Makes its directory, if it is missing. What is in its place is put aside.
     pub fn make_dir(&self) -> io::Result<()> {
         if self.exists() {
             return Ok(());
         }
         self.home.make_sub("jobs")?;
-        DirBuilder::new().mode(0o700).create(&self.dir)
+        let make = || DirBuilder::new().mode(0o700).create(&self.dir);
+        match make() {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                self.home.clear_place(&self.dir)?;
+                make()
+            }
+            other => other,
+        }
     }
 
     /// Whether it has a directory. A link does not count, as quell makes none.
     pub fn exists(&self) -> bool {
         self.dir.symlink_metadata().is_ok_and(|found| found.is_dir() && quell_sys::is_trusted(&found))
+    }
+
+    /// Whether it has a lock that a process can try, as every job has that has not ended.
+    pub fn has_lock(&self) -> bool {
+        self.live_path().symlink_metadata().is_ok_and(|found| is_own_file(&found))
     }
 
     /// The path of its lock while it has not ended.
@@ -152,7 +162,7 @@ impl JobDir {
 
     /// Frees that space.
     pub fn release_reserve(&self) -> io::Result<()> {
-        gone_is_fine(fs::remove_file(self.dir.join(RESERVE)))
+        self.home.remove_file(&self.dir.join(RESERVE))
     }
 
     /// Syncs all of its files to the disk, so that a power cut can't undo its end. This can take long.
@@ -183,6 +193,11 @@ impl JobDir {
             self.home.make_sub("done")?;
             moved = fs::rename(self.live_path(), self.done_path());
         }
+        // Something else is in the place of the file.
+        if moved.as_ref().is_err_and(|error| !is_absent(error)) {
+            self.home.clear_place(&self.done_path())?;
+            moved = fs::rename(self.live_path(), self.done_path());
+        }
         if is_missing(&moved) {
             // It was marked before. Or its lock was deleted, and the file in `done` has to be made.
             moved = quell_sys::open_private(&self.done_path(), OpenMode::Append).map(drop);
@@ -197,17 +212,33 @@ impl JobDir {
         // The directory first: a sweep finds a lock without a directory, but not a directory without a lock.
         gone_is_fine(fs::remove_dir_all(&self.dir))?;
         fault_point(FaultPoint::RecordRemoved);
-        gone_is_fine(fs::remove_file(self.done_path()))?;
-        gone_is_fine(fs::remove_file(self.live_path()))
+        self.home.remove_file(&self.done_path())?;
+        self.home.remove_file(&self.live_path())
     }
 
-    /// The specification, as it may be shown.
+    /// The specification, as it may be shown. That of another job counts as damaged.
     pub fn spec(&self) -> io::Result<JobSpec> {
+        let spec = self.recorded_spec()?;
+        if spec.id == self.id {
+            return Ok(spec);
+        }
+        let why = format!("{}: it is that of job {}", self.dir.join(SPEC).display(), spec.id);
+        Err(io::Error::new(io::ErrorKind::InvalidData, why))
+    }
+
+    /// The same, whatever id it has: the job may have changed that alone.
+    pub fn recorded_spec(&self) -> io::Result<JobSpec> {
         self.read(SPEC)
     }
 
+    /// Replaces a specification that another process has changed.
+    pub fn correct_spec(&self, spec: &JobSpec) -> io::Result<()> {
+        let same = self.recorded_spec().is_ok_and(|recorded| recorded == *spec);
+        if same { Ok(()) } else { self.write_spec(spec) }
+    }
+
     fn write_spec(&self, spec: &JobSpec) -> io::Result<()> {
-        replace(&self.dir.join(SPEC), &line_of(spec)?, FaultPoint::SpecWritten)
+        replace(&self.home, &self.dir.join(SPEC), &line_of(spec)?, FaultPoint::SpecWritten)
     }
 
     /// The unmasked specification: what is needed to start it again. A background job has it, and a run with masks.
@@ -222,7 +253,7 @@ impl JobDir {
 
     /// Replaces the receipt.
     pub fn write_receipt(&self, receipt: &Receipt) -> io::Result<()> {
-        replace(&self.dir.join(RECEIPT), &line_of(receipt)?, FaultPoint::ReceiptWritten)?;
+        replace(&self.home, &self.dir.join(RECEIPT), &line_of(receipt)?, FaultPoint::ReceiptWritten)?;
         fault_point(FaultPoint::ReceiptKept);
         Ok(())
     }
@@ -232,8 +263,21 @@ impl JobDir {
     }
 
     pub(crate) fn bytes(&self, name: &'static str) -> io::Result<Vec<u8>> {
-        let place = InDir::new(&self.dir, name)?;
-        quell_sys::read_private(&place.path(), RECORD_CAP).map_err(at(&self.dir.join(name)))
+        // A job whose directory was replaced has no files.
+        let place = InDir::new(&self.dir, name).map_err(|error| {
+            let is_of_dir = !quell_sys::is_out_of_descriptors(&error) && self.home.check().is_ok();
+            if is_of_dir && !self.exists() { io::ErrorKind::NotFound.into() } else { error }
+        })?;
+        quell_sys::read_private(&place.path(), RECORD_CAP).map_err(|error| {
+            let path = self.dir.join(name);
+            // Something else in the place of a file counts as a missing file.
+            match path.symlink_metadata() {
+                Ok(found) if !is_own_file(&found) && self.home.check().is_ok() => {
+                    io::ErrorKind::NotFound.into()
+                }
+                Ok(_) | Err(_) => at(&path)(error),
+            }
+        })
     }
 
     pub(crate) fn parse<T: DeserializeOwned>(&self, name: &str, bytes: &[u8]) -> io::Result<T> {

@@ -13,7 +13,7 @@ use quell_core::{JobId, ProcId, Signal};
 use quell_sys::{PidFd, Polled, Sent, Stat};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-use crate::files::{gone_is_fine, is_absent};
+use crate::files::{is_absent, is_own_file};
 use crate::home::Home;
 use crate::job::JobDir;
 use crate::liveness::{BEGUN, Liveness, Lock};
@@ -160,23 +160,33 @@ impl JobDir {
         quell_sys::open_files(pid).filter(is_lock).count()
     }
 
-    /// Makes the job's keepers restore its deleted files, and waits for that. False if it has no keepers, or ends meanwhile.
-    pub(crate) fn have_restored(&self) -> bool {
+    /// Makes the job's keepers restore its deleted and damaged files, and waits for that. False if it has no keepers, or ends
+    /// meanwhile.
+    pub fn have_restored(&self) -> bool {
         let (mut keepers, began) = (self.keepers(), Instant::now());
-        let found = || self.live_path().exists() && self.spec().is_ok();
-        let is_missing = || match found() {
-            true => self.record().is_err() && began.elapsed() < BEGINNING,
-            false => began.elapsed() < RESTORING,
+        let is_missing = || {
+            let patience = match self.record() {
+                _ if !self.has_lock() || self.spec().is_err() => RESTORING,
+                Ok(_) => return false,
+                Err(error) if error.kind() == io::ErrorKind::NotFound && !self.has_begun() => BEGINNING,
+                Err(_) => RESTORING,
+            };
+            began.elapsed() < patience
         };
         while !keepers.is_empty() && is_missing() {
             // The lock of a job that has ended is not made again.
-            if !self.live_path().exists() && self.has_ended() && !self.is_dir_held() {
+            if !self.has_lock() && self.has_ended() && !self.is_dir_held() {
                 return false;
             }
             keepers.retain(|keeper| keeper.signal(RESTORE_FILES_SIGNAL) != Sent::Gone);
             std::thread::sleep(RESTORED_LOOK);
         }
         !keepers.is_empty()
+    }
+
+    /// Whether its lock notes that the program is about to run. By then its state is on record.
+    fn has_begun(&self) -> bool {
+        self.live_path().symlink_metadata().is_ok_and(|found| found.len() > 0)
     }
 
     /// Whether a keeper has locked the job's directory. It releases that lock after it has recorded the end. So the job has not
@@ -191,7 +201,7 @@ impl JobDir {
     pub fn wait_for_true_end(&self) -> bool {
         let (began, mut keepers) = (Instant::now(), None);
         while self.has_ended() {
-            if !self.live_path().exists() {
+            if !self.has_lock() {
                 return true;
             }
             if began.elapsed() >= RESTORING {
@@ -217,7 +227,7 @@ impl JobDir {
                 Holder::Finisher => return Ok(Liveness::Finishing),
                 Holder::Stranger if began.elapsed() >= SAYING => {
                     check_room()?;
-                    return self.replace_lock(&file);
+                    return self.replace_lock(&file.metadata()?);
                 }
                 Holder::Stranger => std::thread::sleep(LOOK_AGAIN),
             }
@@ -264,15 +274,19 @@ impl JobDir {
         match quell_sys::open_private(&self.live_path(), quell_sys::OpenMode::Read) {
             Ok(file) => match file.try_lock() {
                 Ok(()) => self.locked(file),
-                Err(fs::TryLockError::WouldBlock) => self.replace_lock(&file),
+                Err(fs::TryLockError::WouldBlock) => self.replace_lock(&file.metadata()?),
                 Err(fs::TryLockError::Error(error)) => Err(error),
             },
             Err(error) if is_absent(&error) => self.liveness(),
-            Err(error) => Err(error),
+            Err(error) => match self.live_path().symlink_metadata() {
+                Ok(found) if !is_own_file(&found) && self.home().check().is_ok() => self.replace_lock(&found),
+                Ok(_) | Err(_) => Err(error),
+            },
         }
     }
 
-    fn replace_lock(&self, old: &File) -> io::Result<Liveness> {
+    /// Puts a new lock, which this process holds, in the place of `old`.
+    pub(crate) fn replace_lock(&self, old: &fs::Metadata) -> io::Result<Liveness> {
         let path = self.live_path();
         let new = path.with_file_name(format!(".{}.{}", self.id(), quell_sys::pid()));
         let file = match quell_sys::create_private(&new) {
@@ -281,8 +295,9 @@ impl JobDir {
             other => other?,
         };
         let exchange = || match renameat_with(CWD, &new, CWD, &path, RenameFlags::EXCHANGE) {
-            // The file system does not support this.
-            Err(rustix::io::Errno::INVAL) => fs::rename(&new, &path),
+            // The file system does not support this. A directory is not replaced by a rename.
+            Err(rustix::io::Errno::INVAL) => fs::rename(&new, &path)
+                .or_else(|_| self.home().clear_place(&path).and_then(|()| fs::rename(&new, &path))),
             other => other.map_err(io::Error::from),
         };
         let taken = file.try_lock().map_err(io::Error::from).and_then(|()| {
@@ -290,14 +305,13 @@ impl JobDir {
             (&file).write_all(BEGUN)?;
             exchange()?;
             // If another process was quicker, this was its lock, and is put back.
-            let (there, judged) = (fs::symlink_metadata(&new).ok(), old.metadata()?);
-            let same = there.is_none_or(|there| there.ino() == judged.ino());
+            let same = fs::symlink_metadata(&new).ok().is_none_or(|there| there.ino() == old.ino());
             if !same {
                 exchange()?;
             }
             Ok(same)
         });
-        gone_is_fine(fs::remove_file(&new))?;
+        self.home().remove_file(&new)?;
         match taken {
             Ok(true) => self.locked(file),
             Ok(false) => self.liveness(),

@@ -11,7 +11,7 @@ use quell_core::{JobId, ProcId, StateRecord};
 use quell_sys::fault::{FaultPoint, fault_point};
 use quell_sys::{OpenMode, PidFd};
 
-use crate::files::{at, is_absent};
+use crate::files::{at, is_absent, is_own_file};
 use crate::job::JobDir;
 use crate::keepers::{check_room, is_keeper};
 
@@ -32,10 +32,10 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// Whether the file is still where every process looks for it.
+    /// Whether the file is still where every process looks for it, and can be opened there.
     pub(crate) fn is_in_place(&self) -> bool {
-        let ino = |found: io::Result<fs::Metadata>| found.ok().map(|found| found.ino());
-        ino(self.path.symlink_metadata()) == ino(self.file.metadata())
+        let found = self.path.symlink_metadata().ok().filter(is_own_file);
+        found.map(|found| found.ino()) == self.file.metadata().ok().map(|own| own.ino())
     }
 
     /// Locks the job's directory too, where that is possible.
@@ -114,14 +114,23 @@ impl JobDir {
         // For reading: closing a file that was opened for writing would wake the processes that watch the lock.
         match quell_sys::open_private(&path, OpenMode::Read) {
             Ok(file) => self.try_lock(file, record),
-            Err(error) if is_absent(&error) => self.without_lock(),
-            Err(error) => Err(at(&path)(error)),
+            Err(error) if is_absent(&error) => self.without_lock(None),
+            Err(error) => match path.symlink_metadata() {
+                // Nothing is made in the home of another user.
+                Ok(found) if !is_own_file(&found) && self.home().check().is_ok() => {
+                    self.without_lock(Some(&found))
+                }
+                // It was replaced meanwhile.
+                Err(gone) if is_absent(&gone) => self.without_lock(None),
+                Ok(_) | Err(_) => Err(at(&path)(error)),
+            },
         }
     }
 
     /// A job without a lock has ended, or its lock was deleted. In the second case its keepers, which still have it open, make
-    /// another one. If they are gone, this process does, so that the job is found and finished like any other.
-    fn without_lock(&self) -> io::Result<Liveness> {
+    /// another one. If they are gone, this process does, so that the job is found and finished like any other. `instead` is what is
+    /// in the place of the lock: then only a record that says so proves the end.
+    fn without_lock(&self, instead: Option<&fs::Metadata>) -> io::Result<Liveness> {
         let record = match self.record() {
             Ok(record) if record.state.is_ended() => {
                 let kept = self.is_dir_held() && self.have_restored();
@@ -140,8 +149,12 @@ impl JobDir {
         if record.as_ref().is_none_or(|record| alive(record) && this_boot()) && self.have_restored() {
             return Ok(Liveness::Supervised);
         }
-        if record.is_none() || self.has_ended() {
+        if self.has_ended() || record.is_none() && instead.is_none() {
             return Ok(Liveness::Ended);
+        }
+        if let Some(instead) = instead {
+            check_room()?;
+            return self.replace_lock(instead);
         }
         self.home().make_sub("live")?;
         match quell_sys::create_private(&self.live_path()) {
@@ -190,10 +203,20 @@ impl JobDir {
             self.home().make_sub(sub)?;
         }
         let hidden = self.home().sub("live").join(format!(".{}", self.id()));
-        let file = quell_sys::create_private(&hidden)?;
+        let file = match quell_sys::create_private(&hidden) {
+            // A crash has left it, or the job made it.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                self.home().remove_file(&hidden)?;
+                quell_sys::create_private(&hidden)?
+            }
+            other => other?,
+        };
         let locked = file.try_lock().map_err(io::Error::from);
         fault_point(FaultPoint::LockMade);
-        if let Err(error) = locked.and_then(|()| fs::rename(&hidden, self.live_path())) {
+        let show = || fs::rename(&hidden, self.live_path());
+        // A directory is not replaced by a rename.
+        let show = || show().or_else(|_| self.home().clear_place(&self.live_path()).and_then(|()| show()));
+        if let Err(error) = locked.and_then(|()| show()) {
             let _ = fs::remove_file(&hidden);
             return Err(error);
         }

@@ -22,7 +22,8 @@ impl JobDir {
         self.parse(STATES, last_line(&bytes))
     }
 
-    pub(crate) fn has_ended(&self) -> bool {
+    /// Whether its record says that it has ended.
+    pub fn has_ended(&self) -> bool {
         self.record().is_ok_and(|record| record.state.is_ended())
     }
 
@@ -30,7 +31,7 @@ impl JobDir {
     pub fn append_state(&self, record: &StateRecord) -> io::Result<()> {
         let line = line_of(record)?;
         if !self.append_state_line(&line)? {
-            replace(&self.dir().join(STATES), &line, FaultPoint::StateWritten)?;
+            replace(self.home(), &self.dir().join(STATES), &line, FaultPoint::StateWritten)?;
         }
         fault_point(FaultPoint::StatePublished);
         Ok(())

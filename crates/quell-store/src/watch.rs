@@ -85,6 +85,11 @@ impl Watch {
     /// Waits until something has changed since the last call, or until `deadline`. Returns whether it has, or without inotify,
     /// may have. Many changes count as one.
     pub fn wait(&mut self, deadline: Option<Instant>) -> io::Result<bool> {
+        self.wait_or(deadline, None)
+    }
+
+    /// The same, but also returns when `other` becomes readable.
+    pub fn wait_or(&mut self, deadline: Option<Instant>, other: Option<BorrowedFd<'_>>) -> io::Result<bool> {
         loop {
             if self.drain()? {
                 self.echo = self.locks.then(|| Instant::now() + ECHO);
@@ -97,7 +102,11 @@ impl Watch {
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return Ok(false);
             }
-            poll_until(&[Polled::Read(self.fd.as_fd())], deadline.into_iter().chain(self.echo).min())?;
+            let polled: Vec<_> = other.into_iter().chain([self.fd.as_fd()]).map(Polled::Read).collect();
+            let ready = poll_until(&polled, deadline.into_iter().chain(self.echo).min())?;
+            if other.is_some() && ready.first() == Some(&true) {
+                return self.drain();
+            }
         }
     }
 

@@ -204,7 +204,7 @@ points! {
     // The keeper is lost.
     /// It is known; nothing is done.
     KeeperMissed "keeper_missed" [Standby Front]
-    /// Its corpse is collected: its children are ours.
+    /// Its zombie is collected: its children are ours.
     KeeperCollected "keeper_collected" [Standby Front]
     /// The tree is held by us.
     TreeTaken "tree_taken" [Standby Front]
@@ -372,7 +372,7 @@ mod armed {
         })
     }
 
-    fn word(role: Role) -> &'static str {
+    fn role_name(role: Role) -> &'static str {
         ROLES.iter().find(|(known, _)| *known == role).map_or("", |(_, word)| word)
     }
 
@@ -401,7 +401,7 @@ mod armed {
     /// All points with all roles that pass them, as `QUELL_FAULT` names them.
     pub fn names() -> Vec<String> {
         let of = |(_, step, roles): &(FaultPoint, &str, &[Role])| {
-            roles.iter().map(|role| format!("{}.{step}", word(*role))).collect::<Vec<_>>()
+            roles.iter().map(|role| format!("{}.{step}", role_name(*role))).collect::<Vec<_>>()
         };
         FaultPoint::ALL.iter().flat_map(of).collect()
     }

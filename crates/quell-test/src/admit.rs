@@ -1,4 +1,4 @@
-//! The keeper, which runs the tests, asks the guard the same question once more: any process can start a keeper.
+//! The second check, in the keeper that runs the tests. It is needed because any process can start a keeper.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use quell_guard::{BUILT_IN, Decision, DecisionCode, Verb, decide_verb};
 use crate::{TestPlan, check};
 
 impl TestPlan {
-    /// What the keeper has to know to ask the guard again.
+    /// The part of the plan that the keeper needs for its own check.
     pub(super) fn terms(&self) -> TestTerms {
         TestTerms {
             scope: self.scope.clone(),
@@ -21,8 +21,8 @@ impl TestPlan {
     }
 }
 
-/// What the guard says about a request as a test run; none if it is not one.
-pub fn judge_request(
+/// Asks the guard about a request for a test run. `None` if the request is not for a test run.
+pub fn check_request(
     config: &Config,
     home: &Home,
     request: &JobRequest,
@@ -44,16 +44,16 @@ fn admit(
     // Each of these runs a command that is not checked here.
     let known = request.hooks.iter().all(|hook| config.hooks.contains(hook));
     if background.ready.rules.cmd.is_some() || !known {
-        let reason = "a test run has no --ready-cmd, and no hooks but those of the settings";
+        let reason = "a test run can't have --ready-cmd, or hooks that are not in the settings";
         return refuse(DecisionCode::VerbDenied, reason, "start it with `quell test`");
     }
-    // The settings of this directory were read; those of another one may have a stricter policy.
+    // The settings of this directory were read. Another directory may have a stricter policy.
     let here = std::env::current_dir().and_then(fs::canonicalize);
     let asked = request.cwd.as_ref().map(fs::canonicalize);
     let cwd = match (here, asked) {
         (Ok(here), Some(Ok(asked))) if here == asked => here,
         _ => {
-            let reason = "the working directory of the tests is not the one that this process is in";
+            let reason = "the working directory of the tests is not that of this process";
             return refuse(DecisionCode::PathOutsideScope, reason, "change to that directory first");
         }
     };
@@ -62,20 +62,20 @@ fn admit(
         junit: terms.junit.clone(),
         approved: terms.approved,
         require_target: terms.require_target,
-        ..TestPlan::new(harmless(request, background))
+        ..TestPlan::new(restricted(request, background))
     };
     let checked = check::check(&config.guard.test, &plan, &cwd, home.dir())?;
     let decision = checked.decision.clone();
     Ok(AdmittedTests { decision, request: checked.request(&plan, &cwd) })
 }
 
-/// The request with only what a test run may have: no standard input, no terminal, no restarts, no probes.
-fn harmless(request: &JobRequest, background: &Background) -> JobRequest {
+/// The request without what a test run can't have: standard input, a terminal, restarts, readiness checks.
+fn restricted(request: &JobRequest, background: &Background) -> JobRequest {
     let background = Background {
         max_log: background.max_log,
         owner: match background.owner {
             Some(Owner::Process { id }) => Some(Owner::Process { id }),
-            // Only the job that this process is part of can be such an owner.
+            // `quell test` always makes its own process the owner.
             Some(Owner::Job { .. }) | None => None,
         },
         ttl: background.ttl,

@@ -1,4 +1,4 @@
-//! The result of a test run, as programs read it: the answer of `quell test`, and its evidence.
+//! The result of a test run as JSON: the answer of `quell test`, and its evidence.
 
 use quell_core::{JobId, Member, ProcId, Receipt, Signal, Timestamp};
 use quell_guard::Decision;
@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::counts::TestCounts;
 use super::output::StreamText;
 
-/// The result of a test run in one word.
+/// The status of a test run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -19,17 +19,17 @@ pub enum TestStatus {
     Fail,
     /// The time limit was reached.
     Timeout,
-    /// The tests could not be run, or not to their end.
+    /// The tests could not be run, or did not run to their end.
     Error,
     /// The tests passed, but left processes behind.
     Leak,
-    /// The guard refused. Only evidence has this status; `quell test` answers with an error.
+    /// The guard refused. Only evidence has this status: `quell test` itself returns an error.
     Refused,
 }
 
 impl TestStatus {
     /// The word in JSON and in text.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Pass => "pass",
             Self::Fail => "fail",

@@ -1,4 +1,4 @@
-//! Follows a run to its end: the command exits, its other processes get a moment to exit as well, and then they are stopped.
+//! Follows a run to its end: the command exits, its other processes get a second to exit as well, and are stopped then.
 
 use std::time::{Duration, Instant};
 
@@ -7,25 +7,25 @@ use quell::{Condition, Error, EventFeed, Job, Result, StopOptions, WaitFor};
 use quell_core::EventKind;
 use quell_keeper::control_protocol::LiveMember;
 
-/// How long other processes may outlive the command: helpers such as Python's resource tracker exit by themselves right after it,
-/// and are not a leak.
+/// How long other processes may outlive the command. Helpers such as Python's resource tracker exit right after it and are not a
+/// leak.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// How long before the time limit the processes are listed: at the limit the keeper stops them at once.
-fn lead(timeout: Duration) -> Duration {
+/// How long before the time limit the processes are listed. At the limit the keeper stops them at once.
+fn listing_lead(timeout: Duration) -> Duration {
     (timeout / 10).clamp(Duration::from_millis(20), Duration::from_millis(200))
 }
 
-/// What was seen of a run.
+/// What `follow` has seen of a run.
 #[derive(Debug, Default)]
 pub(super) struct ObservedRun {
-    /// The command exited before a stop was asked for.
+    /// The command exited before a stop was requested.
     pub exited_by_itself: bool,
-    /// Its other processes had to be stopped.
+    /// Other processes outlived the command and were stopped.
     pub had_leftovers: bool,
     /// The processes right before the time limit.
     pub before_timeout: Vec<LiveMember>,
-    /// The processes right before that stop.
+    /// The processes that outlived the command, right before they were stopped.
     pub before_stop: Vec<LiveMember>,
     is_stopping: bool,
 }
@@ -34,9 +34,9 @@ pub(super) struct ObservedRun {
 pub(super) fn follow(job: &Job, begun: Instant, timeout: Option<Duration>) -> Result<ObservedRun> {
     let mut seen = ObservedRun::default();
     let mut feed = EventFeed::new(job);
-    let soon = timeout.map(|timeout| begun + timeout.saturating_sub(lead(timeout)));
+    let soon = timeout.map(|timeout| begun + timeout.saturating_sub(listing_lead(timeout)));
     if !seen.wait_for_root(job, &mut feed, soon)? {
-        // A job that ends right now has no tree; the receipt has its processes.
+        // This fails if the job ends right now. The receipt has the processes then.
         seen.before_timeout = job.members().unwrap_or_default();
         seen.wait_for_root(job, &mut feed, None)?;
     }
@@ -44,7 +44,7 @@ pub(super) fn follow(job: &Job, begun: Instant, timeout: Option<Duration>) -> Re
     if waited.met != Condition::Nothing {
         return Ok(seen);
     }
-    // A job that ends right now has no tree; the receipt has its processes.
+    // As above.
     seen.before_stop = job.members().unwrap_or_default();
     let options = StopOptions::default().reason("the tests left it behind").only_leftovers();
     match job.stop_with(&options) {
@@ -57,11 +57,11 @@ pub(super) fn follow(job: &Job, begun: Instant, timeout: Option<Duration>) -> Re
 }
 
 impl ObservedRun {
-    /// Waits until the command itself has exited, or a stop of the job is under way. False if `until` comes first.
+    /// Waits until the command has exited or a stop of the job has begun. Returns false if `until` is reached first.
     fn wait_for_root(&mut self, job: &Job, feed: &mut EventFeed, until: Option<Instant>) -> Result<bool> {
         let mut watch = job.watch()?;
         loop {
-            // If the job has ended, its history is complete: so this is read before the history.
+            // Checked before the events are read: once the job has ended, its events are complete.
             let over = job.has_ended_now()?;
             for event in feed.read()? {
                 match event.what {

@@ -1,4 +1,4 @@
-//! What the tests wrote: everything is read for the counts, and the head and the tail are kept.
+//! The output of the tests: all of it is read for the counts, and the head and the tail are kept for the answer.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,8 +11,8 @@ use serde::Serialize;
 
 use super::counts::{Counter, plain};
 
-/// How much of a line the counts look at.
-const LONGEST_LINE: usize = 16 * 1024;
+/// How many bytes of a line are read for the counts.
+const MAX_LINE: usize = 16 * 1024;
 
 /// The part of a stream that is kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -42,18 +42,18 @@ pub struct OutputCut {
 
 /// Keeps the head and the tail of a stream.
 #[derive(Debug)]
-struct Ends {
+struct HeadTail {
     half: usize,
     head: Vec<u8>,
     tail: VecDeque<u8>,
     total: u64,
-    /// The stream was cut when it was captured: what came before that does not belong to the tail.
+    /// Bytes are missing in the captured output, so that later bytes can't go to the head.
     gap: bool,
 }
 
-impl Ends {
-    fn new(most: u64) -> Self {
-        let half = usize::try_from(most / 2).unwrap_or(usize::MAX).max(1);
+impl HeadTail {
+    fn new(limit: u64) -> Self {
+        let half = usize::try_from(limit / 2).unwrap_or(usize::MAX).max(1);
         Self { half, head: Vec::new(), tail: VecDeque::new(), total: 0, gap: false }
     }
 
@@ -71,7 +71,7 @@ impl Ends {
         self.tail.drain(..over);
     }
 
-    /// Bytes are missing here: they were not captured.
+    /// Counts bytes that were not captured.
     fn skip(&mut self, bytes: u64) {
         self.total += bytes;
         self.gap = true;
@@ -84,8 +84,8 @@ impl Ends {
         let missing = self.total.saturating_sub((head.len() + tail.len()) as u64);
         if missing > 0 {
             head.truncate(end_of_lines(&head));
-            let begin = begin_of_lines(&tail);
-            tail.drain(..begin);
+            let start = start_of_lines(&tail);
+            tail.drain(..start);
         }
         let at = head.len() as u64;
         let mut kept = head;
@@ -102,7 +102,7 @@ impl Ends {
     }
 }
 
-/// Where the last whole line ends; if that is too far away, where the last whole character does.
+/// The end of the last whole line. If that would drop more than half, the end of the last whole character.
 fn end_of_lines(bytes: &[u8]) -> usize {
     if let Some(at) = bytes.iter().rposition(|byte| *byte == b'\n')
         && at >= bytes.len() / 2
@@ -110,14 +110,14 @@ fn end_of_lines(bytes: &[u8]) -> usize {
         return at + 1;
     }
     match std::str::from_utf8(bytes) {
-        // Only the last character is not whole.
+        // Only the last character is incomplete.
         Err(error) if error.error_len().is_none() => error.valid_up_to(),
         _ => bytes.len(),
     }
 }
 
-/// Where the first whole line begins; if that is too far away, where the first whole character does.
-fn begin_of_lines(bytes: &[u8]) -> usize {
+/// The start of the first whole line. If that would drop more than half, the start of the first whole character.
+fn start_of_lines(bytes: &[u8]) -> usize {
     if let Some(at) = bytes.iter().position(|byte| *byte == b'\n')
         && at < bytes.len() / 2
     {
@@ -134,55 +134,72 @@ struct LineBuffer {
 
 impl LineBuffer {
     fn add(&mut self, bytes: &[u8], counter: &mut Counter) {
-        for part in bytes.split_inclusive(|byte| *byte == b'\n') {
-            let room = LONGEST_LINE.saturating_sub(self.line.len());
-            self.line.extend(&part[..part.len().min(room)]);
-            if part.ends_with(b"\n") {
+        let mut rest = bytes;
+        while let Some(end) = memchr::memchr(b'\n', rest) {
+            let part;
+            (part, rest) = (&rest[..end], &rest[end + 1..]);
+            if self.line.is_empty() {
+                // Not copied: output can have millions of lines.
+                read_line(&part[..end.min(MAX_LINE)], counter);
+            } else {
+                self.hold(part);
                 self.end(counter);
             }
         }
+        self.hold(rest);
+    }
+
+    /// Keeps a part of a line whose end is to come.
+    fn hold(&mut self, part: &[u8]) {
+        let room = MAX_LINE.saturating_sub(self.line.len());
+        self.line.extend(&part[..part.len().min(room)]);
     }
 
     fn end(&mut self, counter: &mut Counter) {
         if !self.line.is_empty() {
-            let text = String::from_utf8_lossy(&self.line);
-            counter.line(&plain(text.trim_end_matches(['\n', '\r'])));
+            read_line(&self.line, counter);
             self.line.clear();
         }
     }
 }
 
-/// Reads both streams of the job in `dir`, which has ended.
-pub(super) fn read(dir: &Path, most: u64, counter: &mut Counter) -> io::Result<[StreamText; 2]> {
+fn read_line(line: &[u8], counter: &mut Counter) {
+    counter.line(&plain(String::from_utf8_lossy(line).trim_end_matches('\r')));
+}
+
+/// Reads both streams of the job in `dir`. The job must have ended.
+pub(super) fn read(dir: &Path, limit: u64, counter: &mut Counter) -> io::Result<[StreamText; 2]> {
     let mut reader = LogReader::open(dir)?;
-    let mut ends = [Ends::new(most), Ends::new(most)];
+    let mut kept = [HeadTail::new(limit), HeadTail::new(limit)];
     let mut lines = [LineBuffer::default(), LineBuffer::default()];
     let index = |stream: Stream| usize::from(stream == Stream::Stderr);
     while let Some(piece) = reader.next_piece()? {
         match piece {
             Piece::Data { stream, bytes, .. } => {
-                ends[index(stream)].add(bytes);
-                lines[index(stream)].add(bytes, counter);
+                kept[index(stream)].add(bytes);
+                if counter.needs_lines() {
+                    lines[index(stream)].add(bytes, counter);
+                }
             }
             Piece::Cut(cut) => {
-                ends[index(cut.stream)].skip(cut.bytes);
+                kept[index(cut.stream)].skip(cut.bytes);
                 lines[index(cut.stream)].end(counter);
                 counter.skip();
             }
         }
     }
     lines.iter_mut().for_each(|lines| lines.end(counter));
-    Ok(ends.map(Ends::finish))
+    Ok(kept.map(HeadTail::finish))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn kept(most: u64, pieces: &[&[u8]]) -> StreamText {
-        let mut ends = Ends::new(most);
-        pieces.iter().for_each(|piece| ends.add(piece));
-        ends.finish()
+    fn kept(limit: u64, pieces: &[&[u8]]) -> StreamText {
+        let mut kept = HeadTail::new(limit);
+        pieces.iter().for_each(|piece| kept.add(piece));
+        kept.finish()
     }
 
     #[test]
@@ -192,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_long_output_head_and_tail_are_kept_and_the_cut_is_stated() {
+    fn a_long_output_is_cut_to_its_head_and_tail() {
         let whole: String = (0..1000).map(|n| format!("line {n}\n")).collect();
         for step in [1, 7, 4096] {
             let pieces: Vec<&[u8]> = whole.as_bytes().chunks(step).collect();
@@ -210,9 +227,9 @@ mod tests {
     #[test]
     fn a_cut_does_not_split_a_character() {
         let whole = "ö€𝄞".repeat(100);
-        for most in 10..40 {
-            let text = kept(most, &[whole.as_bytes()]);
-            assert_eq!(text.base64, None, "{most}: {:?}", text.text);
+        for limit in 10..40 {
+            let text = kept(limit, &[whole.as_bytes()]);
+            assert_eq!(text.base64, None, "{limit}: {:?}", text.text);
             assert!(text.cut.is_some());
         }
     }
@@ -225,12 +242,12 @@ mod tests {
     }
 
     #[test]
-    fn what_was_cut_at_the_capture_counts_as_cut() {
-        let mut ends = Ends::new(20);
-        ends.add(b"begin\n");
-        ends.skip(1000);
-        ends.add(b"end\n");
-        let text = ends.finish();
+    fn bytes_that_were_not_captured_count_as_cut() {
+        let mut kept = HeadTail::new(20);
+        kept.add(b"begin\n");
+        kept.skip(1000);
+        kept.add(b"end\n");
+        let text = kept.finish();
         assert_eq!((text.text.as_str(), text.bytes), ("begin\nend\n", 1010));
         assert_eq!(text.cut, Some(OutputCut { bytes: 1000, at: 6 }));
     }

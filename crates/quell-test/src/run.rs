@@ -1,4 +1,4 @@
-//! Carries a checked plan out: starts the job, follows it, and fills in the answer.
+//! Runs a checked plan: starts the job, follows it, and fills in the answer.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -10,50 +10,52 @@ use quell_guard::{BUILT_IN, Decision, DecisionCode, Permit};
 
 use crate::TestPlan;
 use crate::answer::{TestAnswer, TestError, TestProcess, TestStatus, TreeAtTimeout};
-use crate::check::Checked;
+use crate::check::CheckedPlan;
 use crate::counts::{Counter, ReportFile, TestCounts};
 use crate::follow::{ObservedRun, follow};
 use crate::output::{self, StreamText};
 use crate::runners::Runner;
 use crate::status::{FinishedRun, status};
 
-/// A run that the guard allows.
+/// A run that the guard has allowed, ready to start.
 pub(crate) struct TestRun {
     request: JobRequest,
     runner: Runner,
-    /// The runner says at its end what came of the tests.
+    /// Whether the runner prints or writes its results at its end.
     reports: bool,
-    /// Its report is in the directory of the job.
+    /// Whether quell tells pytest to write a report into the job's directory.
     has_own_report: bool,
     junit: Option<ReportFile>,
     max_output: u64,
 }
 
 impl TestRun {
-    pub fn new(plan: &TestPlan, checked: Checked, cwd: &Path) -> Self {
+    pub fn new(plan: &TestPlan, checked: CheckedPlan, cwd: &Path) -> Self {
         let junit: Option<PathBuf> = plan.junit.clone().or(checked.report.clone());
         let (runner, reports) = (checked.runner, checked.reports);
         let has_own_report = checked.own_report.is_some();
         let mut request = checked.request(plan, cwd);
-        // What outlives the command is not stopped by the keeper at once, but by `follow` a moment later.
+        // Processes that outlive the command are stopped by `follow` after a delay, not by the keeper at once.
         request.until = Until::Tree;
         if runner == Runner::Pytest && std::env::var_os("PYTHONUNBUFFERED").is_none() {
-            // Without it the output of a pytest that is killed is lost.
+            // Without it, the output of a killed pytest is lost.
             request.env.set.push(("PYTHONUNBUFFERED".into(), "1".into()));
         }
         let junit = junit.map(|file| ReportFile::before_run(cwd, file));
         Self { request, runner, reports, has_own_report, junit, max_output: plan.max_output }
     }
 
-    /// Runs the command to its end.
-    pub fn carry_out(
+    /// Runs the command to its end. On an error the job is stopped.
+    pub fn execute(
         mut self,
         answer: &mut TestAnswer,
         quell: &Quell,
         permit: &Permit,
-        meet: impl FnOnce(&Job),
+        on_start: impl FnOnce(&Job),
     ) -> Result<()> {
-        if let Mode::Background(background) = &mut self.request.mode {
+        if let Mode::Background(background) = &mut self.request.mode
+            && background.owner.is_none()
+        {
             background.owner = Some(Owner::Process { id: quell::owner_process(std::process::id())? });
         }
         let begun = Instant::now();
@@ -61,7 +63,7 @@ impl TestRun {
         let timeout = self.request.timeout;
         let job = match quell.start_tests(&self.request, permit) {
             Ok(job) => job,
-            // Nothing is started when the time is up.
+            // The time limit was reached before the command could start.
             Err(error)
                 if error.code() == "start_failed" && timeout.is_some_and(|time| begun.elapsed() >= time) =>
             {
@@ -74,9 +76,9 @@ impl TestRun {
             Err(error) => return Err(error),
         };
         answer.job = Some(job.id());
-        meet(&job);
+        on_start(&job);
         let followed = follow(&job, begun, timeout).inspect_err(|_| {
-            // This process may live on for long, and does not watch the job any more. The record has the result of the stop.
+            // The owner of the job lives on, so nothing else would stop it. The record has the result of the stop.
             let _ = job.stop();
         })?;
         let receipt = job.receipt()?;
@@ -91,10 +93,10 @@ impl TestRun {
         let mut found = counter.finish(code);
         if self.has_own_report {
             let (_, report) = ReportFile::of_job(job.dir()).read();
-            found.prefer(report, "pytest");
+            found.use_report(report, "pytest");
         } else if let Some(junit) = self.junit {
             let (mut report, counted) = junit.read();
-            report.used = found.prefer(counted, "junit");
+            report.used = found.use_report(counted, "junit");
             answer.junit = Some(report);
         }
         answer.take_receipt(&receipt, &followed);
@@ -117,7 +119,7 @@ impl TestRun {
 }
 
 impl TestAnswer {
-    pub(crate) fn begun(plan: &TestPlan, command: Vec<String>, cwd: &Path) -> Self {
+    pub(crate) fn new(plan: &TestPlan, command: Vec<String>, cwd: &Path) -> Self {
         let now = quell_store::now();
         Self {
             schema: quell_core::SCHEMA.into(),
@@ -150,13 +152,16 @@ impl TestAnswer {
         }
     }
 
-    /// Masks what the keeper has not masked already. What the tests wrote is left as it is.
+    /// Masks the texts that the keeper has not masked. The output of the tests is not changed.
     pub(crate) fn mask(&mut self, mask: &Mask) {
         let texts = [&mut self.cwd, &mut self.reason];
         let error = self.error.iter_mut().flat_map(|error| [&mut error.message, &mut error.hint]);
         let junit = self.junit.iter_mut().map(|report| &mut report.file);
         for text in texts.into_iter().chain(error).chain(junit).chain(&mut self.scope) {
             *text = mask.apply(text);
+        }
+        for name in self.failed_tests.iter_mut().chain(&mut self.running_test) {
+            *name = mask.apply_to_cut(name);
         }
     }
 
@@ -193,10 +198,16 @@ impl TestAnswer {
             };
             self.tree_at_timeout = Some(TreeAtTimeout { source: source.into(), processes });
         } else if followed.exited_by_itself && (followed.had_leftovers || receipt.cause == Cause::Timeout) {
-            // A process that exited by itself in the moment that it was given is not a leak.
+            // A process that exited on its own before the stop is not a leak.
             let others = receipt.members.iter().filter(|member| Some(member.id) != receipt.root.id);
-            let stayed = others.filter(|member| member.fate != Fate::Exited);
-            // A process that the receipt saw between fork and exec has the name of its parent there.
+            // A process that the tests killed themselves is not a leak either.
+            let outlived = |member: &&Member| receipt.left_at_root_exit.contains(&member.id);
+            let stayed = others.filter(|member| match member.fate {
+                Fate::Exited => false,
+                Fate::Killed | Fate::Ended => outlived(member),
+                Fate::ExitedOnAsk | Fate::KilledAfterGrace | Fate::Alive => true,
+            });
+            // A process seen between fork and exec has the command line of its parent in the receipt.
             let late = |member: &Member| followed.before_stop.iter().find(|seen| seen.id == member.id);
             self.leaked = stayed
                 .map(|member| late(member).map_or_else(|| TestProcess::from(member), TestProcess::from))

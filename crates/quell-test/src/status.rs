@@ -1,4 +1,4 @@
-//! The status of a test run, from what is known of it.
+//! The status of a test run, from its receipt and what was counted.
 
 use quell_core::{Actor, Cause, Receipt, RootOutcome};
 
@@ -6,12 +6,12 @@ use super::answer::TestStatus;
 use super::counts::FoundTests;
 use crate::runners::Runner;
 
-/// What an exit code means of which the runner says that it is not about failed tests.
+/// The meaning of an exit code that the runner documents as something other than failed tests.
 fn runner_error(runner: Runner, code: i32) -> Option<&'static str> {
     Some(match (runner, code) {
         (Runner::Pytest, 2) => "pytest was interrupted, or could not collect the tests",
         (Runner::Pytest, 3) => "pytest had an internal error",
-        (Runner::Pytest, 4) => "pytest was called wrongly",
+        (Runner::Pytest, 4) => "pytest was called with invalid options",
         (Runner::Pytest, 5) => "pytest found no tests",
         (Runner::Nextest, 100) => return None,
         (Runner::Nextest, 4) => "nextest found no tests",
@@ -21,22 +21,27 @@ fn runner_error(runner: Runner, code: i32) -> Option<&'static str> {
     })
 }
 
+/// Whether a test has passed or failed: then an exit code that means "nothing was run" is not the runner's own.
+fn has_run(code: i32, found: &FoundTests) -> bool {
+    code == 5 && found.counts.passed.unwrap_or(0) + found.counts.failed.unwrap_or(0) > 0
+}
+
 /// A run that has ended.
 pub(super) struct FinishedRun<'a> {
     pub runner: Runner,
     pub receipt: &'a Receipt,
-    /// The command exited before a stop was asked for.
+    /// The command exited before a stop was requested.
     pub exited_by_itself: bool,
-    /// How many processes had to be stopped after that.
+    /// How many processes outlived the command and were stopped.
     pub leaked: usize,
     pub is_leak_failure: bool,
     pub found: &'a FoundTests,
 }
 
-/// The status, and the reason.
+/// The status, and its reason in a sentence.
 pub(super) fn status(run: &FinishedRun<'_>) -> (TestStatus, String) {
     let FinishedRun { runner, receipt, found, .. } = *run;
-    if let Some((status, reason)) = cut_short(receipt).filter(|_| !run.exited_by_itself) {
+    if let Some((status, reason)) = interruption(receipt).filter(|_| !run.exited_by_itself) {
         return (status, reason);
     }
     let error = |reason: String| (TestStatus::Error, reason);
@@ -53,7 +58,7 @@ pub(super) fn status(run: &FinishedRun<'_>) -> (TestStatus, String) {
             _ if matches!(code, 126 | 127) && failed + errors == 0 => {
                 "a program was not found, or could not be executed".into()
             }
-            (_, broken) => match (runner_error(runner, code), broken) {
+            (_, broken) => match (runner_error(runner, code).filter(|_| !has_run(code, found)), broken) {
                 (Some(why), _) => why.into(),
                 (None, Some(broken)) if failed == 0 => broken.clone(),
                 _ if !found.reported => "the runner exited before it had reported its results".into(),
@@ -63,8 +68,9 @@ pub(super) fn status(run: &FinishedRun<'_>) -> (TestStatus, String) {
         return error(format!("{why} (exit code {code})"));
     }
     if failed + errors > 0 {
+        let tests = if failed + errors == 1 { "test" } else { "tests" };
         let reason =
-            format!("the command exited with 0, but its report has {} failed tests", failed + errors);
+            format!("the command exited with 0, but its report has {} failed {tests}", failed + errors);
         return (TestStatus::Fail, reason);
     }
     if !found.reported {
@@ -77,16 +83,18 @@ pub(super) fn status(run: &FinishedRun<'_>) -> (TestStatus, String) {
     (TestStatus::Pass, "the command exited with 0".into())
 }
 
-/// What ended the run, if that was not the command itself.
-fn cut_short(receipt: &Receipt) -> Option<(TestStatus, String)> {
+/// The status of a run that did not end by the exit of its command.
+fn interruption(receipt: &Receipt) -> Option<(TestStatus, String)> {
     let what = match receipt.cause {
         Cause::OwnExit | Cause::UserSignal | Cause::ExternalSignal => return None,
         Cause::Timeout => return Some((TestStatus::Timeout, "its time was up".into())),
         Cause::User => "it was stopped",
         Cause::Limit => "it was ended at a limit",
         Cause::StartFailed => "it could not be started",
-        Cause::KeeperLost => "it was cut short: its keeper was killed",
-        Cause::FrontLost | Cause::OwnerGone => "it was cut short: the process that owned it is gone",
+        Cause::KeeperLost => "it was cut short: its keeper was lost",
+        Cause::FrontLost | Cause::OwnerGone | Cause::InputClosed => {
+            "it was cut short: the process that owned it is gone"
+        }
         Cause::HostReboot => "it was cut short: the machine was restarted",
     };
     let actor = match &receipt.actor {

@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 use std::io;
 
-use quell_core::{BUILT_IN, Decision, DecisionCode, JobId, JobRequest, Mask};
-use quell_guard::{Effect, Guard, Permit, Policy, Verb, decide_verb};
+use quell_core::{AskedThrough, BUILT_IN, Decision, DecisionCode, JobId, JobRequest, Mask};
+use quell_guard::{Effect, Guard, Permit, Verb, decide_verb};
 use quell_keeper::StartError;
 use quell_store::Home;
 use serde_json::json;
 
+use crate::config::Loaded;
 use crate::recover::mask_of;
 use crate::{Config, Error, Job, Result, Stopped, resolve};
 
@@ -27,37 +28,45 @@ pub struct AccessRequest {
     pub reason: Option<String>,
     /// The job that will be made, if its id is known before.
     pub job: Option<JobId>,
-    /// Values that the audit log does not show.
-    pub mask: Mask,
+    /// The interface through which another program asks.
+    pub through: Option<AskedThrough>,
 }
 
-/// Permits a verb about quell's own jobs, or refuses it. `policy` is the one that applies here, or why it can't be read.
-pub fn permit(policy: Result<Policy>, home: Option<&Home>, request: AccessRequest) -> Result<Permit> {
-    let AccessRequest { verb, target, reason, job, mask } = request;
-    let is_free = verb.effect() == Effect::Read || WITHOUT_POLICY.contains(&verb);
-    let (policy, unread) = match policy {
-        Ok(policy) => (policy, None),
-        Err(error) => (Config::refusals_here(), Some(error)),
+/// Permits a verb about quell's own jobs, or refuses it. `settings` are those that apply here, or why they can't be read, and are
+/// returned with the permit. Without a home nothing is logged.
+pub fn permit(
+    settings: Result<Loaded>,
+    home: Option<&Home>,
+    request: AccessRequest,
+) -> Result<(Permit, Result<Loaded>)> {
+    let AccessRequest { verb, target, reason, job, through } = request;
+    let (policy, mask) = match &settings {
+        Ok(loaded) => (loaded.config.guard.clone(), loaded.config.mask()),
+        Err(_) => (Config::refusals_here(), Config::readable_mask_here()),
     };
-    let guard = |home: &Home| {
+    let guard = home.map(|home| {
         let reason = reason.map(|reason| masked(home, &target, &reason));
-        Guard::new(home, policy.clone()).because(reason).masking(mask)
+        Guard::new(home, policy.clone()).because(reason).masking(mask).asked_through(through)
+    });
+    let is_free = verb.effect() == Effect::Read || WITHOUT_POLICY.contains(&verb);
+    let settings = match settings {
+        Err(error) if !is_free => {
+            guard.map(|guard| guard.refuse(verb, &target, unreadable(&error)));
+            return Err(error);
+        }
+        settings => settings,
     };
-    match (home, unread) {
-        (None, Some(error)) if !is_free => Err(error),
-        (None, _) => Ok(Guard::permit_without_log(&policy, verb)?),
-        (Some(home), Some(error)) if !is_free => {
-            drop(guard(home).refuse(verb, &target, unreadable(&error)));
-            Err(error)
-        }
-        (Some(home), unread) => {
-            let guard = match unread {
-                Some(error) => guard(home).without_policy(error.to_string()),
-                None => guard(home),
+    let permit = match (guard, &settings) {
+        (None, _) => Guard::permit_without_log(&policy, verb)?,
+        (Some(guard), settings) => {
+            let guard = match settings {
+                Err(error) => guard.without_policy(error.to_string()),
+                Ok(_) => guard,
             };
-            guard.permit(verb, &target, job).map_err(|error| unwritten(home, verb, error))
+            guard.permit(verb, &target, job).map_err(|error| unwritten(guard.home(), verb, error))?
         }
-    }
+    };
+    Ok((permit, settings))
 }
 
 /// The refusal of a verb that needs the policy, which can't be read.
@@ -67,14 +76,15 @@ pub(crate) fn unreadable(error: &Error) -> Decision {
 }
 
 /// Refuses a request that the present policy does not allow. The keeper asks again, and writes the audit line of a permit.
-pub(crate) fn check_start(home: &Home, request: &JobRequest) -> Result<()> {
+pub(crate) fn check_start(home: &Home, request: &JobRequest, through: Option<AskedThrough>) -> Result<()> {
     let config = Config::from_files_here()?;
     let (verb, decision) = decide_start(&config, request);
     if decision.allowed {
         return Ok(());
     }
     let mask = request_mask(&config, request);
-    Err(Guard::new(home, config.guard).masking(mask).refuse(verb, &program(request), decision).into())
+    let guard = Guard::new(home, config.guard).masking(mask).asked_through(through);
+    Err(guard.refuse(verb, &program(request), decision).into())
 }
 
 /// Decides about the start of a background job. A probe's command is run by `quell run`, which asks the policy again each time: a job
@@ -128,7 +138,7 @@ fn masked(home: &Home, target: &str, reason: &str) -> String {
         let job = home.job(id);
         match job.spec() {
             // The job is being made or removed.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(text),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && job.record().is_err() => Ok(text),
             spec => Ok(mask_of(&job, &spec?)?.apply(&text)),
         }
     };
@@ -139,7 +149,7 @@ fn masked(home: &Home, target: &str, reason: &str) -> String {
 
 /// An audit log that can't be written is an error about the whole home for a verb that makes a record there.
 fn unwritten(home: &Home, verb: Verb, error: quell_guard::Error) -> Error {
-    let makes_record = matches!(verb, Verb::Run | Verb::Restart);
+    let makes_record = matches!(verb, Verb::Run | Verb::Wrap | Verb::Restart);
     match error {
         error @ quell_guard::Error::Io { .. } if makes_record && !error.is_out_of_descriptors() => {
             StartError::Record { path: home.dir().to_owned(), error: error.to_string() }.into()

@@ -1,9 +1,10 @@
 //! What the `quell` program needs and embedding programs don't. It is not part of the public API and changes without notice.
 
-pub use quell_contain::{Doctor, doctor};
+pub use quell_contain::{Ability, Doctor, doctor};
 pub use quell_core::{
-    BUILT_IN, InvalidAssignment, Mask, ReceiptTarget, SCHEMA, StdoutUse, account, failure, is_unsafe, json,
-    parse_assignment, parse_environment, printable, printable_lines, push_escape, success,
+    AskedThrough, BUILT_IN, ClientProcess, InvalidAssignment, Mask, ReceiptTarget, SCHEMA, ServerRules,
+    StdoutUse, account, columns_of_char, failure, grouped, is_unsafe, json, parse_assignment,
+    parse_environment, printable, printable_lines, push_escape, success, width,
 };
 pub use quell_keeper::{DESCRIPTOR, ExecRemedy, Finished};
 pub use quell_sys::{closed_at_start, exit_by_signal, raised_rights, remember_user, stack_limit, supported};
@@ -16,15 +17,15 @@ pub use linux::*;
 
 #[cfg(target_os = "linux")]
 mod linux {
+    use std::ffi::OsString;
     use std::path::PathBuf;
     use std::sync::Arc;
     use std::time::Duration;
 
-    use quell_core::{JobId, JobRequest};
+    use quell_core::{AskedThrough, JobId, JobRequest};
     use quell_guard::{Permit, Verb};
     use quell_keeper::{Finished, StartError};
 
-    pub use quell_keeper::is_below_a_helper;
     pub use quell_store::{
         Cut, Entry, Home, JobDir, Line, LineOrCut, Lines, LogEnd, LogPage, LogQuery, LogReader, Matches,
         Piece, Streams, Watch, now,
@@ -35,13 +36,13 @@ mod linux {
         Polled, SignalFd, Stat, columns, ignore, ignored_at_start, is_out_of_descriptors, poll_until, stat,
         thread, unblock,
     };
-    pub use regex_lite::Regex;
 
-    pub use crate::admit::{AccessRequest, permit, record_start, record_stop};
+    pub use crate::admit::{AccessRequest, permit};
+    pub use crate::client::clients;
     pub use crate::config::{Config, Loaded};
     pub use crate::diagnostics::EventLog;
     pub use crate::list::list;
-    pub use crate::logs::LogWatch;
+    pub use crate::logs::{LogWatch, regex};
     pub use crate::resolve::{SHORTEST_PREFIX, resolve};
     pub use crate::roles::{AdmitTests, AdmittedTests, keeper_main, notify_hooks_main};
     pub use crate::short_ids::short_ids;
@@ -69,6 +70,29 @@ mod linux {
         Quell::with_program(home, program)
     }
 
+    /// The same for a caller that has a permit, if the home may be used. Calls for the verb of `permit`, and those that only look,
+    /// don't ask the guard again. Their results are recorded with it.
+    pub fn open_permitted(
+        home: Option<Home>,
+        program: impl Into<PathBuf>,
+        permit: Option<Permit>,
+    ) -> Result<Quell> {
+        let home = home.ok_or(Error::NoHome)?;
+        home.check().map_err(Error::io(home.dir()))?;
+        Ok(Quell { permit: permit.map(Arc::new), ..open(home, program) })
+    }
+
+    /// The same for a program that asks through an interface of this process: the audit log names it.
+    pub fn open_through(
+        home: Home,
+        program: impl Into<PathBuf>,
+        permit: Option<Permit>,
+        through: AskedThrough,
+    ) -> Result<Quell> {
+        let quell = open_permitted(Some(home), program, permit)?;
+        Ok(Quell { through: Some(through), ..quell })
+    }
+
     /// Runs a job in the foreground and waits until it is proven gone. Before: this process has one thread and has opened nothing
     /// yet. After: no process of the job is alive, or the receipt names the survivors.
     ///
@@ -78,10 +102,13 @@ mod linux {
         home: Option<PathBuf>,
         permit: &Permit,
     ) -> std::result::Result<Finished, StartError> {
-        match permit.verb() {
-            Verb::Run => quell_keeper::run(request, home),
-            other => Err(StartError::Start(format!("a run needs a permit for `run`, not for `{other}`"))),
+        let is_server = request.as_foreground().is_some_and(|foreground| foreground.server.is_some());
+        let needed = if is_server { Verb::Wrap } else { Verb::Run };
+        if permit.verb() != needed {
+            let why = format!("a run needs a permit for `{needed}`, not for `{}`", permit.verb());
+            return Err(StartError::Start(why));
         }
+        quell_keeper::run(request, home)
     }
 
     /// An id for a job that will be run, so that the audit log can name it before it runs. None if the kernel has no random numbers.
@@ -125,9 +152,6 @@ mod linux {
     /// The insides of [`Quell`].
     pub trait QuellInternals: Sized {
         fn home(&self) -> &Home;
-        /// Calls for the verb of `permit`, and those that only look, don't ask the guard again; the holder of the permit records their
-        /// results. All other calls ask for themselves.
-        fn permitted(self, permit: Permit) -> Self;
         /// Starts a test run. Before: `permit` is that of the test run. The job can be stopped through this handle without another permit.
         fn start_tests(&self, request: &JobRequest, permit: &Permit) -> Result<Job>;
     }
@@ -137,10 +161,6 @@ mod linux {
             self.home()
         }
 
-        fn permitted(self, permit: Permit) -> Self {
-            Self { permit: Some(Arc::new(permit)), ..self }
-        }
-
         fn start_tests(&self, request: &JobRequest, permit: &Permit) -> Result<Job> {
             if permit.verb() != Verb::Test {
                 let why = format!("a test run needs a permit for `test`, not for `{}`", permit.verb());
@@ -148,7 +168,8 @@ mod linux {
             }
             let (request, stdin) = resolve_request(self.home(), request)?;
             let id = self.start_request(&request, stdin)?.id();
-            Ok(Self { started: Some(id), ..self.clone() }.permitted(permit.clone()).job_with(id))
+            let permit = Some(Arc::new(permit.clone()));
+            Ok(Self { started: Some(id), permit, ..self.clone() }.job_with(id))
         }
     }
 
@@ -163,6 +184,8 @@ mod linux {
         fn log_page(&self, query: &LogQuery) -> Result<LogPage>;
         fn check_has_logs(&self) -> Result<()>;
         fn check_can_meet(&self, wanted: &WaitFor) -> Result<()>;
+        /// The command of the job as it was given, and not as it may be shown.
+        fn command(&self) -> Result<Vec<OsString>>;
         /// Waits until the job is or was ready, or has ended.
         fn wait_for_readiness(&self, within: Duration) -> Result<Waited>;
         /// How much the tree has done so far: CPU time in clock ticks, and bytes of output.
@@ -197,6 +220,11 @@ mod linux {
 
         fn check_can_meet(&self, wanted: &WaitFor) -> Result<()> {
             self.check_can_meet(wanted)
+        }
+
+        fn command(&self) -> Result<Vec<OsString>> {
+            let path = self.dir().dir().join("launch.private.json");
+            Ok(self.dir().launch().map_err(Error::io(path))?.request.command)
         }
 
         fn wait_for_readiness(&self, within: Duration) -> Result<Waited> {

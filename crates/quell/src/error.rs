@@ -54,7 +54,7 @@ pub enum Error {
     #[error("{0}")]
     NotProvenDead(String),
     /// The job has ended, but its end could not be written.
-    #[error("{id} was stopped{}, but its end can't be put on record: {}: {error}",
+    #[error("{id} has ended{}, but its end can't be put on record: {}: {error}",
         if *.proven { " and is gone" } else { " (not proven gone)" }, .path.display())]
     EndNotRecorded {
         /// The job.

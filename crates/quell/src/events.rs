@@ -52,7 +52,7 @@ impl Job {
             let ended = EventKind::ended(&receipt);
             events.push(event(receipt.ended.wall, ended));
         } else if let Some(StateRecord { since, state: RecordedState::Running { tree, .. }, .. }) = record {
-            events.push(event(since.wall, EventKind::Started { root: Some(tree.root) }));
+            events.push(event(since.wall, EventKind::Started { root: tree.shown_root() }));
         }
         events
     }

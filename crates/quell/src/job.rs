@@ -64,7 +64,11 @@ impl Job {
 
     /// What happened, once the job has ended.
     pub fn receipt(&self) -> Result<Receipt> {
-        self.dir.receipt().map_err(Error::io(self.dir.dir().join("receipt.json")))
+        self.dir.receipt().map_err(|error| match error.kind() {
+            // It was removed meanwhile.
+            std::io::ErrorKind::NotFound if !self.dir.exists() => Error::NoSuchJob(self.id().to_string()),
+            _ => Error::io(self.dir.dir().join("receipt.json"))(error),
+        })
     }
 
     /// Whether it has ended, or never existed.

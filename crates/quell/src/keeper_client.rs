@@ -1,7 +1,7 @@
 //! Requests to the keeper of a background job, over its control socket.
 
 use std::io::{self, Read, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -94,10 +94,21 @@ impl KeeperClient {
         connections: impl IntoIterator<Item = &'c Self>,
         until: Option<Instant>,
     ) -> Result<bool> {
-        let polled: Vec<Polled<'_>> =
-            connections.into_iter().map(|connection| Polled::Read(connection.stream.as_fd())).collect();
+        Self::wait_closed_or(connections, until, None)
+    }
+
+    /// The same, but also returns when `other` becomes readable.
+    pub fn wait_closed_or<'c>(
+        connections: impl IntoIterator<Item = &'c Self>,
+        until: Option<Instant>,
+        other: Option<BorrowedFd<'_>>,
+    ) -> Result<bool> {
+        let connections = connections.into_iter().map(|connection| connection.stream.as_fd());
+        let polled: Vec<Polled<'_>> = connections.chain(other).map(Polled::Read).collect();
         let failed = |error| Error::Keeper(format!("can't wait for the keeper: {error}"));
-        Ok(quell_sys::poll_until(&polled, until).map_err(failed)?.contains(&true))
+        let mut ready = quell_sys::poll_until(&polled, until).map_err(failed)?;
+        ready.truncate(polled.len() - usize::from(other.is_some()));
+        Ok(ready.contains(&true))
     }
 
     /// Sends a request and waits for the answer, for `patience` at most. None if the keeper is gone.

@@ -44,6 +44,8 @@ cfg_if::cfg_if! {
         #[cfg(feature = "tokio")]
         mod async_job;
         mod builder;
+        #[cfg(feature = "binary")]
+        mod client;
         #[cfg_attr(not(feature = "binary"), allow(dead_code, unused_imports, reason = "read by the quell program"))]
         mod config;
         #[cfg(feature = "binary")]
@@ -52,6 +54,7 @@ cfg_if::cfg_if! {
         mod events;
         mod gc;
         mod index;
+        mod interrupt;
         mod job;
         mod keeper_client;
         mod list;
@@ -82,6 +85,7 @@ cfg_if::cfg_if! {
         pub use list::{Filter, InvalidTag, Listing, RecoveredList, TagFilter};
         pub use gc::{GcReport, GcRules, Skipped};
         pub use events::{EventFeed, EventWatch, parse_since};
+        pub use interrupt::Interrupt;
         pub use job::{Job, Removal, SignalTo};
         pub use logs::{Follow, LogCut, LogLine, LogRequest, LogsView, Unwritten};
         pub use quell::{DryRun, Quell};

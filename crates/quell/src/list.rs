@@ -197,10 +197,16 @@ fn look_at(home: &Home, ids: &[JobId], warnings: &mut Vec<String>) -> Result<(Ve
     let (mut views, mut unreadable) = (Vec::new(), Vec::new());
     for job in ids.iter().rev().map(|id| home.job(*id)) {
         let view = match JobView::look(&job) {
-            // It is being put on record or removed; or its record was deleted, and its keeper makes it again.
-            Err(Error::NoSuchJob(_)) if matches!(job.liveness(), Ok(Liveness::Supervised)) => {
-                JobView::look(&job)
-            }
+            // It is being put on record or removed; or its record was deleted.
+            Err(Error::NoSuchJob(_)) => match job.liveness() {
+                // Its keeper makes the record again.
+                Ok(Liveness::Supervised) => JobView::look(&job),
+                Ok(Liveness::Orphaned(_)) => {
+                    unreadable.push(job.id());
+                    continue;
+                }
+                Ok(Liveness::Finishing | Liveness::Ended) | Err(_) => continue,
+            },
             other => other,
         };
         match view {

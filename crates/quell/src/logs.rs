@@ -149,7 +149,8 @@ impl LogRequest<'_> {
     }
 }
 
-pub(crate) fn regex(pattern: &str) -> Result<Regex> {
+/// Reads a regular expression. The error names it and says what is wrong.
+pub fn regex(pattern: &str) -> Result<Regex> {
     let invalid = |error| Error::BadValue(format!("invalid regular expression `{pattern}`: {error}"));
     Regex::new(pattern).map_err(invalid)
 }

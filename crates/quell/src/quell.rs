@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use quell_core::JobId;
+use quell_core::{AskedThrough, JobId};
 use quell_guard::{Effect, Permit, Verb};
 use quell_store::Home;
 
@@ -21,6 +21,8 @@ pub struct Quell {
     pub(crate) permit: Option<Arc<Permit>>,
     /// The test run that was started through this handle.
     pub(crate) started: Option<JobId>,
+    /// The interface through which another program uses this handle, for the audit log.
+    pub(crate) through: Option<AskedThrough>,
 }
 
 /// Whether something is done, or only reported.
@@ -60,7 +62,7 @@ impl Quell {
     pub(crate) fn with_program(home: Home, program: impl Into<PathBuf>) -> Self {
         let program = program.into();
         OWN_PROGRAM.get_or_init(|| program.clone());
-        Self { home, program, permit: None, started: None }
+        Self { home, program, permit: None, started: None, through: None }
     }
 
     /// The directory that holds the records of all jobs.
@@ -118,8 +120,9 @@ impl Quell {
         sweep::sweep(&self.home, dry_run)
     }
 
-    /// Asks the guard. None if the permit that this handle was given covers it: then its holder records the result.
-    pub(crate) fn permit(&self, verb: Verb, target: &str) -> Result<Option<Permit>> {
+    /// Asks the guard, unless the permit that this handle was given covers it. None for a test run that stops what it has started:
+    /// its result is recorded as that of the test run.
+    pub(crate) fn permit(&self, verb: Verb, target: &str) -> Result<Option<Arc<Permit>>> {
         self.permit_because(verb, target, None)
     }
 
@@ -129,17 +132,24 @@ impl Quell {
         verb: Verb,
         target: &str,
         reason: Option<String>,
-    ) -> Result<Option<Permit>> {
-        // A test run stops what it has started.
-        let own = verb == Verb::Stop && self.started.is_some_and(|job| job.to_string() == target);
-        let covers = |given: &Permit| given.verb() == verb || verb.effect() == Effect::Read || own;
-        if self.permit.as_deref().is_some_and(covers) {
-            return Ok(None);
+    ) -> Result<Option<Arc<Permit>>> {
+        if let Some(given) = &self.permit {
+            if given.verb() == verb || verb.effect() == Effect::Read {
+                return Ok(Some(given.clone()));
+            }
+            if verb == Verb::Stop && self.started.is_some_and(|job| job.to_string() == target) {
+                return Ok(None);
+            }
         }
-        let config = Config::load_here().map(|loaded| loaded.config);
-        let mask = config.as_ref().map(Config::mask).unwrap_or_default();
-        let request = AccessRequest { verb, target: target.to_owned(), reason, job: None, mask };
-        admit::permit(config.map(|config| config.guard), Some(&self.home), request).map(Some)
+        let request = AccessRequest {
+            verb,
+            target: target.to_owned(),
+            reason,
+            job: None,
+            through: self.through.clone(),
+        };
+        let (permit, _) = admit::permit(Config::load_here(), Some(&self.home), request)?;
+        Ok(Some(Arc::new(permit)))
     }
 }
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use quell_core::JobId;
-use quell_store::{Home, is_name};
+use quell_store::{Home, JobDir, is_name};
 
 use crate::index::{self, Fail, Index};
 use crate::{Error, Result};
@@ -36,17 +36,17 @@ pub fn resolve(home: &Home, text: &str) -> Result<JobId> {
         return resolve_recorded(home, text);
     }
     // Its directory may be gone, so that its lock is all that is left.
-    whole_id.filter(|id| home.job(*id).live_path().exists()).map_or(found, Ok)
+    whole_id.filter(|id| home.job(*id).has_lock()).map_or(found, Ok)
 }
 
 /// Makes keepers restore the deleted files of their jobs. Returns whether there are keepers, so that another look may find
 /// more.
 pub(crate) fn restore(home: &Home) -> bool {
-    let whole =
-        |id: &JobId| home.job(*id).live_path().exists() && home.job(*id).dir().join("spec.json").exists();
+    let whole = |job: &JobDir| job.has_lock() && job.exists();
     let kept = home.kept();
-    // Reading the liveness of a job makes its keeper do that.
-    kept.iter().filter(|id| !whole(id)).for_each(|id| drop(home.job(*id).liveness()));
+    kept.iter().map(|id| home.job(*id)).filter(|job| !whole(job)).for_each(|job| {
+        job.have_restored();
+    });
     !kept.is_empty()
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn remains(home: &Home, wanted: Option<JobId>) -> Vec<JobId> {
     let place = |dir: &Path| fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned());
     let here = place(home.dir());
     // Also one whose record says that it has ended: a job can rewrite its record.
-    let is_forgotten = |id: JobId| !home.job(id).live_path().exists();
+    let is_forgotten = |id: JobId| !home.job(id).has_lock();
     let mut found = quell_contain::orphaned_cgroups();
     found.retain(|remains| {
         let is_ours = remains.home.as_deref().map_or(wanted.is_some(), |other| place(other) == here);

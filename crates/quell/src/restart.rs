@@ -3,7 +3,7 @@
 use std::fs::{File, TryLockError};
 use std::os::fd::OwnedFd;
 
-use quell_core::{JobId, Mode, Stdin};
+use quell_core::{JobId, Mode, Owner, Stdin};
 use quell_sys::fault::{FaultPoint, fault_point};
 
 use quell_guard::Verb;
@@ -22,6 +22,15 @@ impl Job {
     /// Everything that can prevent the start is checked before anything is stopped: the policy, a job in the foreground, an input
     /// that can't be opened again, a missing directory or program, and another restart of the same job.
     pub fn restart(&self, stop: &StopOptions) -> Result<Job> {
+        self.restart_with(stop, None)
+    }
+
+    /// The same for a new owner. A job that had no owner gets none.
+    pub fn restart_owned_by(&self, owner: Owner, stop: &StopOptions) -> Result<Job> {
+        self.restart_with(stop, Some(owner))
+    }
+
+    fn restart_with(&self, stop: &StopOptions, new_owner: Option<Owner>) -> Result<Job> {
         self.quell.permit(Verb::Restart, &self.id().to_string())?;
         let unreadable = |name: &str| about(&self.dir().dir().join(name));
         if self.dir().spec().map_err(unreadable("spec.json"))?.request.is_foreground() {
@@ -45,8 +54,11 @@ impl Job {
         background.restarted_from = Some(self.id());
         background.nested = is_inside_a_job();
         // A job whose owner is gone is restarted without an owner.
-        background.owner = background.owner.filter(|owner| owner_lives(self.quell.home(), owner));
-        crate::admit::check_start(self.quell.home(), &request)?;
+        background.owner = match (background.owner, new_owner) {
+            (Some(_), Some(owner)) => Some(owner),
+            (owner, _) => owner.filter(|owner| owner_lives(self.quell.home(), owner)),
+        };
+        crate::admit::check_start(self.quell.home(), &request, self.quell.through.clone())?;
         quell_keeper::check(&request)?;
         let _ = self.stop_permitted(stop)?;
         fault_point(FaultPoint::RestartStopped);

@@ -7,7 +7,7 @@ use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 
-use quell_core::{JobRequest, Mask};
+use quell_core::{AskedThrough, JobRequest, Mask};
 use quell_guard::{Asker, Decision, Guard, Permit, Policy, Verb, decide_verb};
 use quell_keeper::{HookNotice, StartError, StartMessage, StartReply};
 use quell_store::Home;
@@ -67,7 +67,7 @@ pub fn notify_hooks_main() -> io::Result<ExitCode> {
     let config = Config::from_files_here();
     let mask = config.as_ref().map(Config::mask).unwrap_or_default();
     let decision = config.map(|config| decide_verb(&config.guard, Verb::Start));
-    Ok(match log_decision(&Home::at(&notice.home), mask, Verb::Start, &target, decision) {
+    Ok(match log_decision(&Home::at(&notice.home), mask, Verb::Start, &target, decision, None) {
         Ok(_) => quell_keeper::notify_hooks(notice),
         Err(_) => ExitCode::from(REFUSED),
     })
@@ -91,11 +91,11 @@ fn admit_request(
         Err(error) => (request_mask(&Config::default(), request), Verb::Start, Err(error), None),
     };
     // The caller records whether the job was started.
-    let _permit = log_decision(&home, mask, verb, &program, decision)?;
+    let _permit = log_decision(&home, mask, verb, &program, decision, message.through.clone())?;
     match tests {
         Some(tests) => {
             let (request, stdin) = resolve_request(&home, &tests.request)?;
-            Ok((StartMessage { home: message.home, request }, stdin))
+            Ok((StartMessage { home: message.home, request, through: message.through }, stdin))
         }
         None => Ok((message, stdin)),
     }
@@ -128,7 +128,9 @@ fn log_decision(
     verb: Verb,
     target: &str,
     decision: Result<Decision>,
+    through: Option<AskedThrough>,
 ) -> Result<Permit> {
-    let guard = Guard::new(home, Policy::default()).masking(mask).asked_by(Asker::of_caller());
+    let guard =
+        Guard::new(home, Policy::default()).masking(mask).asked_by(Asker::of_caller().through(through));
     Ok(guard.noted(verb, target, decision.unwrap_or_else(|error| unreadable(&error)))?)
 }

@@ -17,6 +17,7 @@ use quell_sys::fault::{self, FaultPoint, fault_point};
 
 use quell_guard::Verb;
 
+use crate::admit::program;
 use crate::logs::regex;
 use crate::{Error, Job, Quell, Result, record_start};
 
@@ -215,8 +216,7 @@ impl Quell {
     /// # }
     /// ```
     pub fn start(&self, request: &JobRequest) -> Result<Job> {
-        let program =
-            request.command.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
+        let program = program(request);
         let permit = self.permit(Verb::Start, &program)?;
         let started = resolve_request(self.home(), request)
             .and_then(|(request, stdin)| self.start_request(&request, stdin));
@@ -228,7 +228,11 @@ impl Quell {
 
     /// Starts the job. If its name belongs to a lost job, that one is finished first.
     pub(crate) fn start_request(&self, request: &JobRequest, stdin: OwnedFd) -> Result<Job> {
-        let message = StartMessage { home: self.home().dir().to_owned(), request: request.clone() };
+        let message = StartMessage {
+            home: self.home().dir().to_owned(),
+            request: request.clone(),
+            through: self.through.clone(),
+        };
         let mut bytes = serde_json::to_vec(&message)
             .map_err(|error| Error::BadValue(format!("the request can't be passed on: {error}")))?;
         bytes.push(b'\n');

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use quell_core::{AskScope, ProcId, Receipt, Signal, StopPlan, Verdict};
 use quell_guard::Verb;
-use quell_keeper::control_protocol::{Call, StopValue};
+use quell_keeper::control_protocol::{Answer, Call, StopValue};
 use quell_store::{KeeperRole, Watch};
 use quell_sys::fault::{FaultPoint, fault_point};
 use quell_sys::{PidFd, Sent};
@@ -325,16 +325,18 @@ impl<'a> StopUnderWay<'a> {
         let StopOptions { kill, grace, ask, reason, leftovers } = self.options.clone();
         connection.send(&Call::Stop { kill, grace, ask, reason, leftovers })?;
         fault_point(FaultPoint::StopSent);
-        let reply = self.until_it_acts(|_| match connection.receive(SILENCE)? {
-            Reply::Silence => Ok(None),
-            reply => Ok(Some(reply)),
+        let reply = self.until_it_acts(|_| match connection.receive(SILENCE) {
+            Ok(Reply::Silence) => Ok(None),
+            // Not the keeper's words: another process has replaced its socket, and the keeper will make a new one.
+            Err(Error::Keeper(_)) => Ok(Some(Reply::Closed)),
+            reply => reply.map(Some),
         })?;
         Ok(match reply {
-            Some(Reply::Answer(_)) => {
+            Some(Reply::Answer(Answer::Accepted)) => {
                 self.connection = keeper;
                 true
             }
-            Some(Reply::Closed) => false,
+            Some(Reply::Answer(_) | Reply::Closed) => false,
             Some(Reply::Silence) | None => true,
         })
     }

@@ -13,6 +13,7 @@ use serde::Serialize;
 use crate::recover::{
     Keepers, LostJob, RecoveredBy, Recovery, RecoveryCase, Survivors, recover, recover_locked,
 };
+use crate::view::JobView;
 use crate::{DryRun, Error, Result, index, resolve};
 
 /// How long processes in the cgroup of an ended job may take to die.
@@ -218,13 +219,8 @@ pub(crate) fn sweep(home: &Home, dry_run: DryRun) -> Result<SweepReport> {
 
 /// The jobs that ended before this sweep and are not proven dead.
 fn unproven(home: &Home) -> Result<Vec<JobId>> {
-    let boot = quell_sys::boot_id();
-    let mut found = index::with(home, |index| index.unproven(&boot))?;
-    found.retain(|id| {
-        home.job(*id)
-            .record()
-            .is_ok_and(|record| matches!(record.state.verdict(), Some(Verdict::Unproven { .. })))
-    });
+    let mut found = index::with(home, |index| index.unproven())?;
+    found.retain(|id| JobView::read(&home.job(*id)).is_ok_and(|view| view.is_not_proven_dead()));
     Ok(found)
 }
 
@@ -261,7 +257,7 @@ fn sweep_job(job: &JobDir, dry_run: bool) -> Look {
     let found = match RecoveryCase::of(job, &lock, Keepers::Unknown) {
         Ok(RecoveryCase::Kept) => return Look::Kept,
         Ok(RecoveryCase::NeverRan(_)) => SweptJob::new(job, SweepAction::Remove),
-        Ok(RecoveryCase::Ended) => SweptJob::new(job, SweepAction::Settle).with_record(job),
+        Ok(RecoveryCase::Ended(_)) => SweptJob::new(job, SweepAction::Settle).with_record(job),
         Ok(RecoveryCase::Lost(lost)) if dry_run => would_stop(job, &lost),
         Ok(RecoveryCase::Rebooted(_) | RecoveryCase::Lost(_)) => SweptJob::new(job, SweepAction::Stop),
         Err(error) => return swept(failed(error.to_string())),
@@ -287,7 +283,11 @@ fn sweep_job(job: &JobDir, dry_run: bool) -> Look {
 }
 
 fn would_stop(job: &JobDir, lost: &LostJob) -> SweptJob {
-    let found = SweptJob::new(job, SweepAction::Stop);
+    let mut found = SweptJob::new(job, SweepAction::Stop);
+    // What an earlier command could not kill is alive until the next one has looked.
+    if lost.has_survivors() {
+        found = found.with_record(job);
+    }
     match quell_contain::living_members(&lost.orphaned(job)) {
         Ok(members) => SweptJob { processes: members.len(), ..found },
         Err(error) => SweptJob { error: Some(format!("its processes can't be listed: {error}")), ..found },

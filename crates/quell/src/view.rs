@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use quell_core::{
     Actor, Cause, ContainmentKind, JobId, JobSpec, JobState, Limits, ModeKind, Output, Owner, ProcId,
-    Receipt, RecordedState, RestartPolicy, RootOutcome, StateRecord, Stdin, Timestamp, Verdict,
+    Receipt, RecordedState, RecordedTree, RestartPolicy, RootOutcome, StateRecord, Stdin, Timestamp, Verdict,
 };
 use quell_store::{JobDir, Liveness};
 use serde::{Deserialize, Serialize};
@@ -127,9 +127,13 @@ impl JobView {
     /// The lock is taken for an instant if it is free, but not before the job's specification exists: the process that puts a job
     /// on record takes the lock first, and must not find it taken.
     pub(crate) fn look(job: &JobDir) -> Result<Self> {
-        let records = Records::read(job)?;
+        let records = match Records::read(job) {
+            // Its keeper, if it has one, makes files again that were deleted or damaged.
+            Err(Error::Io { error, .. }) if is_damage(&error) && job.have_restored() => Records::read(job)?,
+            other => other?,
+        };
         let view = records.view();
-        if view.state == JobState::Ended && !job.live_path().exists() && !job.is_dir_held() {
+        if view.state == JobState::Ended && !job.has_lock() && !job.is_dir_held() {
             return Ok(view);
         }
         let liveness = match job.liveness_by(records.record.as_ref()) {
@@ -193,12 +197,15 @@ impl Records {
             Err(error) if error.kind() == io::ErrorKind::NotFound && !job.exists() => {
                 return Err(Error::NoSuchJob(job.id().to_string()));
             }
-            other => other.map_err(about(&at("spec.json")))?,
-        };
-        if spec.id != job.id() {
-            let error = io::Error::new(io::ErrorKind::InvalidData, format!("it is that of job {}", spec.id));
-            return Err(Error::Io { path: at("spec.json"), error });
+            // It was deleted before the end; the receipt says most of it again.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let receipt =
+                    job.receipt().ok().filter(|receipt| job.has_ended() && receipt.job.id == job.id());
+                receipt.as_ref().map(JobSpec::of_receipt).ok_or(error)
+            }
+            other => other,
         }
+        .map_err(about(&at("spec.json")))?;
         let record = absent(job.record()).map_err(about(&at("state.jsonl")))?;
         // Before the end the receipt is that of an earlier run.
         let ended = record.as_ref().is_some_and(|record| record.state.is_ended());
@@ -236,10 +243,10 @@ impl Records {
             ready: state.and_then(RecordedState::ready).map(|moment| moment.wall),
             ended: record.filter(|record| record.state.is_ended()).map(|record| record.since.wall),
             held: tree.map(|tree| tree.containment),
-            root: tree.map(|tree| tree.root),
+            root: tree.and_then(RecordedTree::shown_root),
             keeper: record.and_then(|record| record.keeper),
             standby: record.and_then(|record| record.standby),
-            owner: background.and_then(|background| background.owner),
+            owner: request.owner(),
             run: record.map_or(1, |record| record.run),
             restart_limit_reached: receipt.is_some_and(|receipt| receipt.restart_limit_reached),
             restart: background
@@ -265,6 +272,14 @@ impl Records {
 /// Whether the program has run in the run that the state is about.
 fn has_run(state: &RecordedState) -> bool {
     !matches!(state, RecordedState::Starting { .. } | RecordedState::Waiting { .. })
+}
+
+/// Whether a file of the record is missing or damaged.
+fn is_damage(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::InvalidData | io::ErrorKind::PermissionDenied
+    )
 }
 
 fn absent<T>(read: io::Result<T>) -> io::Result<Option<T>> {

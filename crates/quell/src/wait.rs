@@ -1,18 +1,23 @@
 //! Waiting for jobs: for the end, readiness, a line of output, or silence.
 
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use quell_core::{EventKind, JobEvent, JobId, RootOutcome};
-use quell_store::{Line, LineOrCut, Lines, LogReader, MATCHED, Matches, Watch};
+use quell_store::{Cursor, Line, LineOrCut, Lines, LogReader, MATCHED, Matches, Watch};
 use regex_lite::Regex;
 use serde::{Deserialize, Serialize};
 
 use crate::keeper_client::KeeperClient;
 use crate::logs::regex;
-use crate::{Error, Job, JobState, JobView, Result};
+use crate::{Error, Interrupt, Job, JobState, JobView, Result};
 
 /// How long connecting to a keeper may take before its files are watched instead.
 const CONNECT_PATIENCE: Duration = Duration::from_millis(50);
+
+/// How often a job is looked at that may have stalled.
+const SHORTEST_SAMPLE: Duration = Duration::from_millis(50);
+const LONGEST_SAMPLE: Duration = Duration::from_millis(150);
 
 /// What to wait for: the end of a job, and what else is added. The first that happens ends the wait.
 ///
@@ -31,6 +36,8 @@ pub struct WaitFor {
     ready: bool,
     log: Option<Regex>,
     stall: Option<Duration>,
+    since: Cursor,
+    interrupt: Option<Interrupt>,
 }
 
 impl WaitFor {
@@ -52,6 +59,20 @@ impl WaitFor {
     /// Adds silence: no output and no CPU time in the whole tree for this long.
     pub fn stall(self, stall: Duration) -> Self {
         Self { stall: Some(stall), ..self }
+    }
+
+    /// Looks for lines only after this position in the output.
+    pub fn since(self, since: Cursor) -> Self {
+        Self { since, ..self }
+    }
+
+    /// Ends the wait when this is raised, as if its time were over.
+    pub fn or_interrupted(self, interrupt: &Interrupt) -> Self {
+        Self { interrupt: Some(interrupt.clone()), ..self }
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.interrupt.as_ref().is_some_and(Interrupt::is_raised)
     }
 
     /// Whether only the end is waited for.
@@ -183,11 +204,11 @@ pub fn wait(
             WaitMode::Any => left.len() < waiting.len(),
         };
         let now = Instant::now();
-        if enough || deadline.is_some_and(|deadline| deadline <= now) {
+        if enough || deadline.is_some_and(|deadline| deadline <= now) || wanted.is_interrupted() {
             break;
         }
-        // No event tells that nothing happens.
-        let sample = wanted.stall.map(|stall| now + (stall / 4).max(Duration::from_millis(50)));
+        // No event tells that nothing happens. The wait ends late by one such interval at most.
+        let sample = wanted.stall.map(|stall| now + (stall / 4).clamp(SHORTEST_SAMPLE, LONGEST_SAMPLE));
         let until = deadline.into_iter().chain(sample).min();
         match &mut changes {
             Some(changes) => changes.wait(&left, wanted, until)?,
@@ -231,10 +252,15 @@ impl Changes {
     /// or has too many clients. Then the files are watched from there on.
     fn wait(&mut self, left: &[&Job], wanted: &WaitFor, until: Option<Instant>) -> Result<()> {
         match self {
-            Self::Files(watch) => watch.wait(until).map(drop).map_err(Error::io("inotify")),
+            Self::Files(watch) => {
+                let interrupt = wanted.interrupt.as_ref().map(AsFd::as_fd);
+                watch.wait_or(until, interrupt).map(drop).map_err(Error::io("inotify"))
+            }
             Self::Connections(connections) => {
                 connections.retain(|(id, _)| left.iter().any(|job| job.id() == *id));
-                let closed = KeeperClient::wait_closed(connections.iter().map(|(_, keeper)| keeper), until)?;
+                let interrupt = wanted.interrupt.as_ref().map(AsFd::as_fd);
+                let keepers = connections.iter().map(|(_, keeper)| keeper);
+                let closed = KeeperClient::wait_closed_or(keepers, until, interrupt)?;
                 if closed && !left.iter().any(|job| job.has_ended().unwrap_or(false)) {
                     *self = Self::files(left, wanted)?;
                 }
@@ -259,7 +285,9 @@ impl<'a> Waiting<'a> {
         let log = match &wanted.log {
             Some(regex) => {
                 let reader = LogReader::open(job.dir().dir()).map_err(Error::io(job.dir().dir()))?;
-                Some(Matches::new(Lines::new(reader), Some(regex.clone())))
+                let mut lines = Lines::new(reader);
+                lines.seek(wanted.since);
+                Some(Matches::new(lines, Some(regex.clone())))
             }
             None => None,
         };

@@ -6,6 +6,7 @@ mod line;
 mod log;
 mod proc;
 mod records;
+mod setup;
 mod words;
 
 /// Something to be fuzzed.
@@ -31,5 +32,6 @@ pub const ALL: &[Target] = &[
     Target { name: "guard", dictionary: "guard", run: guard::guard },
     Target { name: "log", dictionary: "words", run: log::log },
     Target { name: "proc", dictionary: "proc", run: proc::proc },
+    Target { name: "setup", dictionary: "json", run: setup::setup },
     Target { name: "bus", dictionary: "words", run: proc::bus },
 ];

@@ -41,7 +41,7 @@ fn fits(validator: &Validator, what: &str, value: &Value) {
 }
 
 fn all() -> impl Iterator<Item = &'static Published> {
-    ALL.iter().chain([&quell_test::SCHEMA])
+    ALL.iter().chain([&quell_setup::SCHEMA, &quell_test::SCHEMA])
 }
 
 #[test]
@@ -178,6 +178,9 @@ fn real_answers(env: &TestEnv) -> Vec<(&'static str, Vec<Value>)> {
         ("stats", say("stats", &["--tag", "nobody=has"])),
         ("gc", say("gc", &["--max-count", "1"])),
         ("test", say("test", &["--timeout", "1h", "--", "sh", "-c", "echo x; exit 1"])),
+        ("setup", say("setup", &["claude", "--yes"])),
+        ("setup", say("setup", &["claude", "--check"])),
+        ("setup", say("setup", &["claude", "--print"])),
         ("doctor", say("doctor", &[])),
         ("config", envelopes(&env.quell("config").args(["show", "--json"]).finish())),
     ];

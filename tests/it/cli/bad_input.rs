@@ -23,7 +23,7 @@ pub(crate) fn one_clear_line(done: &Finished, code: i32) {
     assert!(lines[0].starts_with("quell: ") && lines[0].len() > 15, "not a clear line: {:?}", done.stderr);
 }
 
-fn error_envelope(done: &Finished, verb: &str, code: i32) {
+pub(crate) fn error_envelope(done: &Finished, verb: &str, code: i32) {
     assert_eq!(done.code(), Some(code), "{}; stderr: {:?}", done.status, done.stderr);
     assert_eq!(done.stdout.trim().lines().count(), 1, "more than the envelope: {:?}", done.stdout);
     let envelope = done.envelope();
@@ -163,12 +163,13 @@ fn an_environment_without_an_equals_sign_is_an_error() {
     is_refused(&env, 125, |quell| quell.args(["--env", "=x"]).sh(TRACE));
     let file = env.write("bad.env", "GOOD=1\nthis is not an assignment\n");
     is_refused(&env, 125, |quell| quell.args(["--env-file", file.to_str().expect("UTF-8")]).sh(TRACE));
-    // Such a line is a shell's. What may be a secret is not shown.
-    let file = env.write("shell.env", "export TOKEN=hidden\n");
+    // A line may be a part of a secret, so it is named and not shown.
+    let file = env.write("shell.env", "A=1\nexport TOKEN=hidden\n");
     let words = ["--env-file", file.to_str().expect("UTF-8")];
     is_refused(&env, 125, |quell| quell.args(words).sh(TRACE));
     let done = env.run().args(words).sh(TRACE).finish();
-    assert!(done.stderr.contains("export TOKEN") && !done.stderr.contains("hidden"), "{}", done.stderr);
+    assert!(done.stderr.contains("shell.env: line 2 is not"), "{}", done.stderr);
+    assert!(!done.stderr.contains("TOKEN") && !done.stderr.contains("hidden"), "{}", done.stderr);
     is_refused(&env, 125, |quell| quell.args(["--env-file", "/nonexistent/env"]).sh(TRACE));
 }
 
@@ -183,7 +184,7 @@ fn no_command_at_all_is_an_error() {
 fn a_missing_program_is_127_in_every_setting() {
     for setting in Setting::all() {
         let env = TestEnv::with(setting);
-        let contain = ["--contain", setting.contain.word()];
+        let contain = ["--contain", setting.contain.as_str()];
         is_refused(&env, 127, |quell| quell.args(contain).command(["no-such-program-anywhere"]));
         is_refused(&env, 127, |quell| quell.args(contain).command(["./no-such-file"]));
     }
@@ -193,7 +194,7 @@ fn a_missing_program_is_127_in_every_setting() {
 fn a_program_that_can_not_be_executed_is_126_in_every_setting() {
     for setting in Setting::all() {
         let env = TestEnv::with(setting);
-        let contain = ["--contain", setting.contain.word()];
+        let contain = ["--contain", setting.contain.as_str()];
         env.write("plain.txt", "not a program\n");
         fs::set_permissions(env.path("plain.txt"), fs::Permissions::from_mode(0o644)).expect("chmod");
         is_refused(&env, 126, |quell| quell.args(contain).command(["./plain.txt"]));
@@ -265,7 +266,7 @@ fn a_containment_that_can_not_be_had_is_an_error_and_never_a_downgrade() {
     }
     // The user `nobody` may not write the root cgroup, where the tests run, and no user bus answers there.
     let env = TestEnv::new(User::Ordinary);
-    let probe = env.run().args(["--json", "--contain", Contain::Cgroup.word()]).command(["true"]).finish();
+    let probe = env.run().args(["--json", "--contain", Contain::Cgroup.as_str()]).command(["true"]).finish();
     if probe.code() == Some(0) {
         // What held it is what was asked for, or the success itself is the downgrade.
         assert!(Contain::Cgroup.is_held_in(&probe.envelope()["data"]), "{}", probe.stdout);
@@ -285,7 +286,7 @@ fn closed_standard_descriptors_do_no_harm() {
     for setting in Setting::all() {
         for closed in ["<&-", ">&-", "2>&-", "<&- >&-", "<&- >&- 2>&-"] {
             let env = TestEnv::with(setting);
-            let options = ["--contain", setting.contain.word(), "--receipt", "receipt.json"];
+            let options = ["--contain", setting.contain.as_str(), "--receipt", "receipt.json"];
             let done = redirected(&env, closed, &options, "touch ran; exit 5");
             assert_eq!(done.code(), Some(5), "{closed} under {setting}: {}", done.stderr);
             assert!(env.path("ran").exists(), "{closed} under {setting}: the program did not run");

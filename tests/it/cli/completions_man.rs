@@ -45,7 +45,11 @@ fn every_wrong_call_with_json_is_answered_with_an_envelope() {
         let envelope = done.envelope();
         assert_eq!(envelope["ok"], false, "{verb}: {envelope}");
         assert_eq!((&envelope["type"], &envelope["error"]["code"]), (&verb.as_str().into(), &"usage".into()));
-        assert_eq!(done.code(), Some(if verb == "run" { 125 } else { 2 }), "{verb}");
+        assert_eq!(
+            done.code(),
+            Some(if ["run", "wrap"].contains(&verb.as_str()) { 125 } else { 2 }),
+            "{verb}"
+        );
         assert_eq!(done.stderr, "", "{verb}");
     }
 }

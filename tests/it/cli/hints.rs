@@ -163,3 +163,71 @@ fn a_beginning_of_an_id_that_is_too_short_is_told_so() {
     let error = said(env.quell("status").args(["nosuch"]));
     assert!(!error.contains("characters"), "{error}");
 }
+
+#[test]
+fn a_value_that_is_refused_is_named_with_the_reason() {
+    let env = TestEnv::as_me();
+    let job = env.start().command(["true"]).begin();
+    let says = |verb: &str, words: &[&str], wanted: &str| {
+        let error = said(env.quell(verb).args(words));
+        assert!(error.contains(wanted), "{verb} {words:?}: {error}");
+    };
+    says("logs", &[&job.id, "--grep", "("], "invalid regular expression `(`: ");
+    says("logs", &[&job.id, "--budget", "0"], "invalid size `0`: must be greater than 0");
+    says("start", &["--max-log", "0", "--", "true"], "invalid size `0`: must be greater than 0");
+    says("start", &["--mask", "", "--", "true"], "a value is required for '--mask");
+    // Without the option `quell test` has a timeout.
+    says("test", &["--timeout", "0", "--", "true"], "must be greater than 0; `none` means no limit");
+    says("guard", &["check", "kill"], "see `quell guard check kill --help`");
+}
+
+#[test]
+fn a_limit_that_cannot_be_held_is_not_told_to_try_another_containment() {
+    let env = TestEnv::as_me();
+    // These hold no memory limit on any host.
+    for contain in ["reaper", "pidns"] {
+        let error = said(env.run().args(["--contain", contain, "--limit-memory", "10M"]).command(["true"]));
+        assert!(!error.contains("scope` holds") && error.contains("`quell doctor` shows"), "{error}");
+    }
+}
+
+#[test]
+fn hints_about_files_fit_what_is_wrong_with_them() {
+    let env = TestEnv::as_me();
+    let dir = env.dir().display().to_string();
+    let error = said(env.run().args(["--env-file", "missing"]).command(["true"]));
+    assert!(error.contains("give a file that exists") && !error.contains("KEY=VALUE"), "{error}");
+    env.write("bad.env", "no assignment\n");
+    let error = said(env.run().args(["--env-file", "bad.env"]).command(["true"]));
+    assert!(error.contains("KEY=VALUE"), "{error}");
+    let job = env.start().args(["--stdin", "pipe"]).command(["cat"]).begin();
+    let error = said(env.quell("send").args([&job.id, "--file", &dir]));
+    assert!(error.contains(&dir) && error.contains("directory") && !error.contains("space"), "{error}");
+    assert_eq!(job.stop(&[]).code(), Some(0));
+    let fifo = env.fifo();
+    let error = said(env.run().args(["--receipt".as_ref(), fifo.as_os_str()]).command(["true"]));
+    assert!(error.contains("a FIFO needs a reader"), "{error}");
+    let done = env.quell("test").command(["./"]).finish();
+    let text = done.stdout + &done.stderr;
+    assert!(text.contains("name a program in it") && !text.contains("--cwd"), "{text}");
+}
+
+#[test]
+fn a_receipt_that_cant_be_written_does_not_hide_how_the_command_ended() {
+    let env = TestEnv::as_me();
+    let done = env.run().args(["--receipt", "/dev/full"]).sh("exit 9").finish();
+    assert_eq!(done.code(), Some(125), "{}", done.stderr);
+    assert!(done.stderr.contains("the command exited with 9; quell exits with 125"), "{}", done.stderr);
+}
+
+#[test]
+fn control_characters_in_a_usage_error_are_shown_as_escapes() {
+    let env = TestEnv::as_me();
+    for (option, value, shown) in [("--name", "a\x01b", r"a\x01b"), ("--timeout", "\x1b[2J", r"\x1b[2J")] {
+        let error = said(env.start().args([option, value]).command(["true"]));
+        assert!(error.contains(&format!("`{shown}`")), "{error:?}");
+        let done = env.start().args(["--json", option, value]).command(["true"]).finish();
+        let message = done.envelope()["error"]["message"].as_str().unwrap_or_default().to_owned();
+        assert!(message.contains(&format!("`{value}`")), "{message:?}");
+    }
+}

@@ -63,7 +63,7 @@ fn real_receipts_fit_the_schema() {
     let validator = validator();
     for setting in Setting::all() {
         let env = TestEnv::with(setting);
-        let held = ["--contain", setting.contain.word()];
+        let held = ["--contain", setting.contain.as_str()];
         let cases = [
             ("a clean exit", receipt_of(&env, |q| q.args(held).command(["true"]), |_| {})),
             (
@@ -111,7 +111,7 @@ fn the_receipt_of_a_start_that_was_stopped_fits_the_schema() {
     let mut kinds = Vec::new();
     for round in 0..200 {
         let file = env.fresh("receipt");
-        let quell = env.run().args(["--contain", Contain::Reaper.word(), "--receipt"]).args([&file]);
+        let quell = env.run().args(["--contain", Contain::Reaper.as_str(), "--receipt"]).args([&file]);
         let mut running = quell.command(["sleep", &env.oracle.nap()]).start();
         // Any instant of the start will do.
         thread::sleep(Duration::from_micros(round * 20));

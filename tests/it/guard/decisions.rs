@@ -424,12 +424,12 @@ fn a_free_pid_and_a_thread_are_not_processes() {
         "{}",
         done.stdout
     );
-    let mut corpse = Command::new("true").spawn().expect("true");
-    let is_corpse = || Process::now(corpse.id()).and_then(|process| process.state()) == Some('Z');
-    assert!(eventually(PATIENCE, is_corpse));
-    let done = verb(&env, "kill").args(["--json", &corpse.id().to_string()]).finish();
+    let mut zombie = Command::new("true").spawn().expect("true");
+    let is_zombie = || Process::now(zombie.id()).and_then(|process| process.state()) == Some('Z');
+    assert!(eventually(PATIENCE, is_zombie));
+    let done = verb(&env, "kill").args(["--json", &zombie.id().to_string()]).finish();
     assert_eq!((done.code(), code(&done).as_str()), (Some(3), "no_such_process"), "{}", done.stdout);
-    corpse.wait().expect("wait");
+    zombie.wait().expect("wait");
     // This test runs in a thread of its own.
     let tid = fs::read_link("/proc/thread-self").expect("a thread");
     let tid = tid.file_name().expect("a number").to_string_lossy().into_owned();

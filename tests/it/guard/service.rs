@@ -18,20 +18,20 @@ use quell_tests::{
 use serde_json::Value;
 
 /// A user manager with these units, and an environment beside it.
-struct Place {
+struct ServiceEnv {
     env: TestEnv,
     units: PathBuf,
     policy: PathBuf,
     // Last: what is in the environment ends before its manager does.
-    _rig: SystemdUser,
+    _manager: SystemdUser,
 }
 
 /// Units that don't drag in what a real session has.
 const ALONE: &str = "[Unit]\nDefaultDependencies=no\n";
 
-impl Place {
+impl ServiceEnv {
     /// `units` are names and what comes behind the part `[Unit]`.
-    fn new(allow: &str, units: &[(&str, &str)]) -> Result<Place, String> {
+    fn new(allow: &str, units: &[(&str, &str)]) -> Result<ServiceEnv, String> {
         let manager = SystemdUser::start()?;
         let env = TestEnv::beside(&manager);
         let runtime = manager.session().variables.iter().find(|(name, _)| name == "XDG_RUNTIME_DIR");
@@ -41,7 +41,7 @@ impl Place {
             fs::write(dir.join(name), format!("{ALONE}{text}")).expect("a unit");
         }
         let policy = env.write("policy.toml", &format!("[guard.service]\n{allow}\n"));
-        Ok(Place { env, units: dir, policy, _rig: manager })
+        Ok(ServiceEnv { env, units: dir, policy, _manager: manager })
     }
 
     fn alias(&self, name: &str, target: &str) {
@@ -69,9 +69,9 @@ impl Place {
     }
 }
 
-fn with_units(name: &str, allow: &str, units: &[(&str, &str)], scene: impl FnOnce(&Place)) {
-    match Place::new(allow, units) {
-        Ok(place) => scene(&place),
+fn with_units(name: &str, allow: &str, units: &[(&str, &str)], test: impl FnOnce(&ServiceEnv)) {
+    match ServiceEnv::new(allow, units) {
+        Ok(services) => test(&services),
         Err(why) => skip(name, &why),
     }
 }
@@ -98,37 +98,37 @@ fn an_allowed_service_is_started_restarted_and_stopped_and_that_is_verified() {
         ("web.service", "[Service]\nExecStart=sleep 300\n"),
         ("worker@.service", "[Service]\nExecStart=sleep %i\n"),
     ];
-    with_units(name, "allow = [\"web\", \"worker@*\"]", &units, |place| {
-        let before = data(&place.ask(&["status", "web"]), 1);
+    with_units(name, "allow = [\"web\", \"worker@*\"]", &units, |services| {
+        let before = data(&services.ask(&["status", "web"]), 1);
         assert_eq!((&before["active"], &before["success"]), (&false.into(), &false.into()), "{before:#}");
 
-        let started = data(&place.ask(&["start", "web"]), 0);
+        let started = data(&services.ask(&["start", "web"]), 0);
         assert_eq!(started["service"], "web.service");
         assert_eq!((&started["command"], &started["returncode"]), (&"start".into(), &0.into()));
         assert_eq!((&started["active"], &started["success"]), (&true.into(), &true.into()), "{started:#}");
         assert_eq!((&started["was"], &started["state"]), (&"inactive".into(), &"active".into()));
         assert_eq!(started["decision"]["code"], "ALLOWED");
-        assert_eq!(place.systemctl(&["is-active", "web"]), "active");
+        assert_eq!(services.systemctl(&["is-active", "web"]), "active");
         let pid = started["main_pid"].as_u64().expect("it has a process");
-        assert_eq!(place.systemctl(&["show", "--value", "-p", "MainPID", "web"]), pid.to_string());
+        assert_eq!(services.systemctl(&["show", "--value", "-p", "MainPID", "web"]), pid.to_string());
 
-        let again = data(&place.ask(&["start", "web.service"]), 0);
+        let again = data(&services.ask(&["start", "web.service"]), 0);
         assert_eq!((&again["main_pid"], &again["was"]), (&pid.into(), &"active".into()), "{again:#}");
 
-        let restarted = data(&place.ask(&["restart", "web"]), 0);
+        let restarted = data(&services.ask(&["restart", "web"]), 0);
         assert!(restarted["main_pid"].as_u64().is_some_and(|new| new != pid), "{restarted:#}");
-        assert_eq!(data(&place.ask(&["status", "web"]), 0)["active"], true);
+        assert_eq!(data(&services.ask(&["status", "web"]), 0)["active"], true);
 
-        let stopped = data(&place.ask(&["stop", "web"]), 0);
+        let stopped = data(&services.ask(&["stop", "web"]), 0);
         assert_eq!((&stopped["active"], &stopped["success"]), (&false.into(), &true.into()), "{stopped:#}");
         assert_eq!((&stopped["state"], &stopped["main_pid"]), (&"inactive".into(), &Value::Null));
-        assert_eq!(place.systemctl(&["is-active", "web"]), "inactive");
+        assert_eq!(services.systemctl(&["is-active", "web"]), "inactive");
 
-        let instance = data(&place.ask(&["start", "worker@299"]), 0);
+        let instance = data(&services.ask(&["start", "worker@299"]), 0);
         assert_eq!(instance["service"], "worker@299.service");
-        assert_eq!(place.systemctl(&["is-active", "worker@299"]), "active");
+        assert_eq!(services.systemctl(&["is-active", "worker@299"]), "active");
 
-        let acts: Vec<Value> = place.audit().into_iter().filter(|line| line["kind"] == "act").collect();
+        let acts: Vec<Value> = services.audit().into_iter().filter(|line| line["kind"] == "act").collect();
         let verbs: Vec<&str> = acts.iter().filter_map(|line| line["verb"].as_str()).collect();
         let expected = ["service start", "service start", "service restart", "service stop", "service start"];
         assert_eq!(verbs, expected);
@@ -142,9 +142,9 @@ fn people_are_told_in_a_line_or_two() {
         ("web.service", "[Service]\nExecStart=sleep 300\n"),
         ("bad.service", "[Service]\nType=exec\nExecStart=/nowhere/at/all\n"),
     ];
-    with_units("people_are_told_in_a_line_or_two", "allow = [\"*\"]", &units, |place| {
+    with_units("people_are_told_in_a_line_or_two", "allow = [\"*\"]", &units, |services| {
         let ask = |words: &[&str]| {
-            let quell = place.env.quell("service").env("QUELL_CONFIG", &place.policy);
+            let quell = services.env.quell("service").env("QUELL_CONFIG", &services.policy);
             quell.args(words).args(["--user"]).finish()
         };
         let started = ask(&["start", "web"]);
@@ -178,7 +178,7 @@ fn a_service_that_does_not_come_up_is_no_success() {
         ("kept.service", "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=true\n"),
     ];
     let name = "a_service_that_does_not_come_up_is_no_success";
-    with_units(name, "allow = [\"*\"]", &units, |place| {
+    with_units(name, "allow = [\"*\"]", &units, |services| {
         for (unit, state, result, words) in [
             ("missing", "failed", "exit-code", "it failed: exit-code, status 203"),
             ("exec", "failed", "exit-code", "it failed: exit-code, status 203"),
@@ -188,21 +188,21 @@ fn a_service_that_does_not_come_up_is_no_success() {
             ("once", "inactive", "success", "oneshot service that has finished"),
             ("wrong", "failed", "exit-code", "it failed: exit-code, status 7"),
         ] {
-            let answer = data(&place.ask(&["start", unit]), 1);
+            let answer = data(&services.ask(&["start", unit]), 1);
             assert_eq!((&answer["success"], &answer["active"]), (&false.into(), &false.into()), "{answer:#}");
             assert_eq!((&answer["state"], &answer["result"]), (&state.into(), &result.into()), "{answer:#}");
             assert!(answer["note"].as_str().is_some_and(|note| note.contains(words)), "{answer:#}");
         }
-        let exec = data(&place.ask(&["start", "exec"]), 1);
+        let exec = data(&services.ask(&["start", "exec"]), 1);
         assert!(exec["stderr"].as_str().is_some_and(|text| text.contains("exec.service")), "{exec:#}");
-        let kept = data(&place.ask(&["start", "kept"]), 0);
+        let kept = data(&services.ask(&["start", "kept"]), 0);
         assert_eq!((&kept["active"], &kept["sub_state"]), (&true.into(), &"exited".into()), "{kept:#}");
-        let stopped = data(&place.ask(&["stop", "again"]), 0);
+        let stopped = data(&services.ask(&["stop", "again"]), 0);
         assert_eq!(stopped["active"], false, "{stopped:#}");
-        let unknown = place.ask(&["start", "nobody-has-this"]);
+        let unknown = services.ask(&["start", "nobody-has-this"]);
         let error = &unknown.envelope()["error"];
         assert_eq!((unknown.code(), &error["code"]), (Some(3), &"no_such_service".into()), "{error:#}");
-        let act = place.audit().into_iter().rfind(|line| line["kind"] == "act");
+        let act = services.audit().into_iter().rfind(|line| line["kind"] == "act");
         assert_eq!(act.expect("acts")["target"], "again.service", "what is not there was not acted on");
     });
 }
@@ -216,22 +216,22 @@ fn stopped_is_said_when_it_is_and_not_when_it_was_asked_for() {
     );
     let units = [("short.service", short.as_str()), ("long.service", long.as_str())];
     let name = "stopped_is_said_when_it_is_and_not_when_it_was_asked_for";
-    with_units(name, "allow = [\"*\"]", &units, |place| {
+    with_units(name, "allow = [\"*\"]", &units, |services| {
         for unit in ["short", "long"] {
-            data(&place.ask(&["start", unit]), 0);
+            data(&services.ask(&["start", unit]), 0);
         }
-        let done = place.ask(&["stop", "short"]);
+        let done = services.ask(&["stop", "short"]);
         let stopped = data(&done, 0);
         assert!(done.took >= Duration::from_millis(900), "it ignores TERM: {:?}", done.took);
         assert_eq!((&stopped["state"], &stopped["result"]), (&"failed".into(), &"timeout".into()));
         assert_eq!((&stopped["success"], &stopped["main_pid"]), (&true.into(), &Value::Null), "{stopped:#}");
 
         // Long enough for systemd to have heard of it, and not for it to be done.
-        let done = place.ask(&["stop", "long", "--timeout", "3s"]);
+        let done = services.ask(&["stop", "long", "--timeout", "3s"]);
         let late = data(&done, 6);
         assert_eq!((&late["success"], &late["timed_out"]), (&false.into(), &true.into()), "{late:#}");
         assert_eq!((&late["state"], &late["returncode"]), (&"deactivating".into(), &Value::Null), "{late:#}");
-        let over = eventually(PATIENCE, || place.systemctl(&["is-active", "long"]) == "failed");
+        let over = eventually(PATIENCE, || services.systemctl(&["is-active", "long"]) == "failed");
         assert!(over, "systemd goes on");
     });
 }
@@ -252,38 +252,38 @@ fn an_alias_does_not_lead_around_the_guard() {
     ];
     let allow =
         "allow = [\"w*\", \"front\", \"harmless\", \"ours\", \"money\", \"a*\"]\nprotect = [\"pay.service\"]";
-    with_units("an_alias_does_not_lead_around_the_guard", allow, &units, |place| {
-        place.alias("www.service", "web.service");
-        place.alias("front.service", "hidden.service");
-        place.alias("harmless.service", "sshd.service");
-        place.alias("dbus-org.freedesktop.login1.service", "ours.service");
-        place.alias("money.service", "pay.service");
-        place.systemctl(&["daemon-reload"]);
-        place.systemctl(&["start", "sshd", "pay", "hidden", "ours"]);
+    with_units("an_alias_does_not_lead_around_the_guard", allow, &units, |services| {
+        services.alias("www.service", "web.service");
+        services.alias("front.service", "hidden.service");
+        services.alias("harmless.service", "sshd.service");
+        services.alias("dbus-org.freedesktop.login1.service", "ours.service");
+        services.alias("money.service", "pay.service");
+        services.systemctl(&["daemon-reload"]);
+        services.systemctl(&["start", "sshd", "pay", "hidden", "ours"]);
 
-        let good = data(&place.ask(&["start", "www"]), 0);
+        let good = data(&services.ask(&["start", "www"]), 0);
         assert_eq!((&good["service"], &good["unit"]), (&"www.service".into(), &"web.service".into()));
-        assert_eq!(place.systemctl(&["is-active", "web"]), "active");
+        assert_eq!(services.systemctl(&["is-active", "web"]), "active");
 
         let verbs = ["stop", "restart", "start", "status"];
         for verb in verbs {
-            let error = refused(&place.ask(&[verb, "harmless"]), "SERVICE_ALIAS_PROTECTED");
+            let error = refused(&services.ask(&[verb, "harmless"]), "SERVICE_ALIAS_PROTECTED");
             assert_eq!(error["details"]["decision"]["rule"], "built-in", "{error:#}");
             assert!(error["message"].as_str().is_some_and(|text| text.contains("sshd.service")), "{error:#}");
-            refused(&place.ask(&[verb, "ours"]), "SERVICE_ALIAS_PROTECTED");
-            refused(&place.ask(&[verb, "front"]), "SERVICE_ALIAS_NOT_ALLOWED");
-            refused(&place.ask(&[verb, "money"]), "SERVICE_ALIAS_PROTECTED");
+            refused(&services.ask(&[verb, "ours"]), "SERVICE_ALIAS_PROTECTED");
+            refused(&services.ask(&[verb, "front"]), "SERVICE_ALIAS_NOT_ALLOWED");
+            refused(&services.ask(&[verb, "money"]), "SERVICE_ALIAS_PROTECTED");
         }
-        refused(&place.ask(&["start", "against"]), "SERVICE_TAKES_PROTECTED");
-        assert_eq!(data(&place.ask(&["status", "against"]), 1)["active"], false);
-        data(&place.ask(&["start", "along"]), 0);
-        refused(&place.ask(&["stop", "along"]), "SERVICE_TAKES_PROTECTED");
-        refused(&place.ask(&["restart", "along"]), "SERVICE_TAKES_PROTECTED");
+        refused(&services.ask(&["start", "against"]), "SERVICE_TAKES_PROTECTED");
+        assert_eq!(data(&services.ask(&["status", "against"]), 1)["active"], false);
+        data(&services.ask(&["start", "along"]), 0);
+        refused(&services.ask(&["stop", "along"]), "SERVICE_TAKES_PROTECTED");
+        refused(&services.ask(&["restart", "along"]), "SERVICE_TAKES_PROTECTED");
 
         for unit in ["sshd", "pay", "hidden", "ours", "along"] {
-            assert_eq!(place.systemctl(&["is-active", unit]), "active", "{unit} was touched");
+            assert_eq!(services.systemctl(&["is-active", unit]), "active", "{unit} was touched");
         }
-        let acts: Vec<Value> = place.audit().into_iter().filter(|line| line["kind"] == "act").collect();
+        let acts: Vec<Value> = services.audit().into_iter().filter(|line| line["kind"] == "act").collect();
         let targets: Vec<&Value> = acts.iter().map(|line| &line["target"]).collect();
         assert_eq!(targets, ["web.service", "along.service"], "{acts:#?}");
     });
@@ -315,8 +315,8 @@ fn a_protected_service_is_safe_however_many_steps_away_it_is() {
     ];
     let allow = "allow = [\"*\"]\nprotect = [\"pay\", \"bank\"]";
     let name = "a_protected_service_is_safe_however_many_steps_away_it_is";
-    with_units(name, allow, &units, |place| {
-        place.systemctl(&["start", "pay", "sshd", "bank", "far"]);
+    with_units(name, allow, &units, |services| {
+        services.systemctl(&["start", "pay", "sshd", "bank", "far"]);
         for (verb, unit, kept) in [
             ("stop", "base", "pay"),
             ("restart", "base", "pay"),
@@ -324,15 +324,15 @@ fn a_protected_service_is_safe_however_many_steps_away_it_is() {
             ("stop", "bottom", "sshd"),
             ("stop", "under", "bank"),
         ] {
-            let error = refused(&place.ask(&[verb, unit]), "SERVICE_TAKES_PROTECTED");
+            let error = refused(&services.ask(&[verb, unit]), "SERVICE_TAKES_PROTECTED");
             assert!(error["message"].as_str().is_some_and(|text| text.contains(kept)), "{error:#}");
-            assert_eq!(place.systemctl(&["is-active", kept]), "active", "{kept} was touched");
+            assert_eq!(services.systemctl(&["is-active", kept]), "active", "{kept} was touched");
         }
-        data(&place.ask(&["stop", "free"]), 0);
-        assert_eq!(place.systemctl(&["is-active", "far"]), "inactive");
+        data(&services.ask(&["stop", "free"]), 0);
+        assert_eq!(services.systemctl(&["is-active", "far"]), "inactive");
         // A unit that is not running is not stopped.
-        place.systemctl(&["stop", "pay"]);
-        data(&place.ask(&["stop", "base"]), 0);
+        services.systemctl(&["stop", "pay"]);
+        data(&services.ask(&["stop", "base"]), 0);
     });
 }
 
@@ -340,16 +340,16 @@ fn a_protected_service_is_safe_however_many_steps_away_it_is() {
 fn what_is_left_of_a_stopped_service_is_told() {
     let leaves = "[Service]\nKillMode=process\nExecStart=sh -c 'sleep 300 & exec sleep 300'\n";
     let units = [("leaves.service", leaves)];
-    with_units("what_is_left_of_a_stopped_service_is_told", "allow = [\"*\"]", &units, |place| {
-        data(&place.ask(&["start", "leaves"]), 0);
-        let stopped = data(&place.ask(&["stop", "leaves"]), 0);
+    with_units("what_is_left_of_a_stopped_service_is_told", "allow = [\"*\"]", &units, |services| {
+        data(&services.ask(&["start", "leaves"]), 0);
+        let stopped = data(&services.ask(&["stop", "leaves"]), 0);
         let note = stopped["note"].as_str().unwrap_or_default();
         assert!(note.contains("1 process of it is left"), "{stopped:#}");
         assert_eq!(stopped["left"], 1, "{stopped:#}");
-        place.systemctl(&["kill", "-s", "KILL", "leaves"]);
-        data(&place.ask(&["start", "leaves"]), 0);
-        place.systemctl(&["kill", "-s", "KILL", "leaves"]);
-        let stopped = data(&place.ask(&["stop", "leaves"]), 0);
+        services.systemctl(&["kill", "-s", "KILL", "leaves"]);
+        data(&services.ask(&["start", "leaves"]), 0);
+        services.systemctl(&["kill", "-s", "KILL", "leaves"]);
+        let stopped = data(&services.ask(&["stop", "leaves"]), 0);
         assert_eq!(stopped["left"], 0, "{stopped:#}");
     });
 }

@@ -16,7 +16,7 @@ use quell_tests::{jobs::Background, oracle::Process, run::PATIENCE, test_env::Te
 use crate::library::{over, quell};
 
 /// How many bytes the largest job writes: `QUELL_TEST_VOLUME`, or 300 MB.
-fn volume() -> u64 {
+pub(crate) fn volume() -> u64 {
     std::env::var("QUELL_TEST_VOLUME").ok().and_then(|text| text.parse().ok()).unwrap_or(300_000_000)
 }
 

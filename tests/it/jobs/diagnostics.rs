@@ -17,7 +17,7 @@ const SECRET: &str = "hunter2-is-the-secret";
 
 /// A line of the file.
 #[derive(Debug)]
-struct Told {
+struct LogLine {
     role: String,
     pid: u32,
     job: String,
@@ -25,7 +25,7 @@ struct Told {
 }
 
 /// All lines; each of them has every part.
-fn told(log: &Path) -> Vec<Told> {
+fn log_lines(log: &Path) -> Vec<LogLine> {
     let text = fs::read_to_string(log).unwrap_or_default();
     let line = |line: &str| {
         let parts: Vec<&str> = line.splitn(5, ' ').collect();
@@ -33,14 +33,14 @@ fn told(log: &Path) -> Vec<Told> {
         assert!(time.len() == 24 && time.ends_with('Z'), "{line}");
         assert!(["command", "front", "standby", "keeper", "helper"].contains(&role), "{line}");
         assert!(job == "-" || job.len() == 26, "{line}");
-        Told { role: role.into(), pid: pid.parse().expect("a pid"), job: job.into(), what: what.into() }
+        LogLine { role: role.into(), pid: pid.parse().expect("a pid"), job: job.into(), what: what.into() }
     };
     text.lines().map(line).collect()
 }
 
 /// Whether these are told in this order, others between them.
 #[track_caller]
-fn in_order(told: &[Told], expected: &[(&str, &str)]) {
+fn in_order(told: &[LogLine], expected: &[(&str, &str)]) {
     let mut left = told.iter();
     for (role, what) in expected {
         let found = left.any(|told| told.role == *role && told.what.starts_with(what));
@@ -61,7 +61,7 @@ fn a_run_tells_its_steps_and_its_program_sees_nothing_of_it() {
     let done = env.run().env("QUELL_LOG", &log).sh(script).finish();
     assert_eq!(done.code(), Some(3), "{}", done.stderr);
     assert!(!done.stdout.contains("QUELL_LOG") && !done.stdout.contains("quell.log"), "{}", done.stdout);
-    let told = told(&log);
+    let told = log_lines(&log);
     in_order(
         &told,
         &[
@@ -74,7 +74,7 @@ fn a_run_tells_its_steps_and_its_program_sees_nothing_of_it() {
         ],
     );
     in_order(&told, &[("front", "step keeper_forked"), ("front", "step end_heard")]);
-    let keepers: Vec<&Told> = told.iter().filter(|told| told.role == "keeper").collect();
+    let keepers: Vec<&LogLine> = told.iter().filter(|told| told.role == "keeper").collect();
     let (pid, job) = (keepers[0].pid, &keepers[0].job);
     assert!(keepers.iter().all(|told| told.pid == pid && told.job == *job && job.len() == 26), "{told:#?}");
     assert_eq!(fs::metadata(&log).expect("a file").permissions().mode() & 0o777, 0o600);
@@ -94,8 +94,8 @@ fn a_takeover_by_the_standby_is_told() {
     job.lose_all(&["keeper"]);
     assert!(job.wait_over(PATIENCE));
     // The standby tells this after the end is on record.
-    assert!(eventually(PATIENCE, || told(&log).iter().any(|told| told.what == "step taken_over")));
-    let told = told(&log);
+    assert!(eventually(PATIENCE, || log_lines(&log).iter().any(|told| told.what == "step taken_over")));
+    let told = log_lines(&log);
     // The root leads its group: if it dies of the signal to the group at once, it gets none of its own.
     let killed = ["pid", "the group"].map(|target| format!("KILL to {target} {}", root.pid));
     in_order(
@@ -125,9 +125,9 @@ fn a_request_and_a_recovery_are_told() {
     let stop = |id: &str| verb(&env, "stop").env("QUELL_LOG", &clients).args([id]).finish();
     let job = begin();
     assert_eq!(stop(&job.id).code(), Some(0));
-    in_order(&told(&clients), &[("command", "begins: stop"), ("command", "asks the keeper: stop")]);
+    in_order(&log_lines(&clients), &[("command", "begins: stop"), ("command", "asks the keeper: stop")]);
     in_order(
-        &told(&log),
+        &log_lines(&log),
         &[
             ("keeper", "request stop from pid "),
             ("keeper", "state stopping"),
@@ -140,7 +140,7 @@ fn a_request_and_a_recovery_are_told() {
     let stopped = stop(&lost.id);
     // Processes of others on this host may have started after it; then its end is not proven.
     assert!(matches!(stopped.code(), Some(0 | 5)), "{}{}", stopped.stdout, stopped.stderr);
-    let told = told(&clients);
+    let told = log_lines(&clients);
     in_order(
         &told,
         &[("command", "recovery: its keepers are gone"), ("command", "Kill"), ("command", "Verify: ")],
@@ -168,7 +168,7 @@ fn no_secret_is_told() {
     let stopped =
         verb(&env, "stop").env("QUELL_LOG", &log).args([job.id.as_str(), "--reason", &reason]).finish();
     assert_eq!(stopped.code(), Some(0), "{}", stopped.stderr);
-    in_order(&told(&log), &[("keeper", "request send"), ("keeper", "request stop")]);
+    in_order(&log_lines(&log), &[("keeper", "request send"), ("keeper", "request stop")]);
     let text = fs::read_to_string(&log).expect("the file");
     assert!(!text.contains(&SECRET[..7]), "{text}");
 }
@@ -221,7 +221,7 @@ fn only_a_new_file_an_empty_one_or_an_earlier_log_is_written() {
     fs::remove_file(&second).expect("rm");
     for lines in [1, 2] {
         assert_eq!(list(&empty).code(), Some(0));
-        assert_eq!(told(&empty).len(), lines);
+        assert_eq!(log_lines(&empty).len(), lines);
     }
 }
 

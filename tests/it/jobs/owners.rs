@@ -22,7 +22,7 @@ use serde_json::json;
 
 use crate::{
     jobs::hooks::events_in,
-    recovery::crash::{crew, signal_all, spread},
+    recovery::crash::{signal_all, spread, supervisors},
     stop::races::pause_up_to,
 };
 
@@ -68,7 +68,7 @@ fn a_job_ends_with_its_owner_however_that_ends() {
         let env = TestEnv::with(setting);
         for signal in ["TERM", "KILL", "SEGV"] {
             let owner = Owner::new(&env, "sleep $N & wait");
-            let quell = env.start().args(["--contain", setting.contain.word(), "--owner", &owner.pid()]);
+            let quell = env.start().args(["--contain", setting.contain.as_str(), "--owner", &owner.pid()]);
             let job = nap(&env, quell);
             assert_eq!(job.state(), "running");
             owner.signal(signal);
@@ -83,7 +83,7 @@ fn an_owner_may_be_killed_at_any_instant() {
     all_hold(2, &spread(4), |&(round, setting)| {
         let env = TestEnv::with(setting);
         let owner = Owner::new(&env, "exec sleep $N");
-        let quell = env.start().args(["--contain", setting.contain.word(), "--owner", &owner.pid()]);
+        let quell = env.start().args(["--contain", setting.contain.as_str(), "--owner", &owner.pid()]);
         let start = quell.args(["--grace", "100ms"]).command(["sleep", &env.oracle.nap()]).start();
         let pause = pause_up_to(30_000);
         owner.signal("KILL");
@@ -233,7 +233,7 @@ fn a_job_inside_a_job_ends_with_it() {
             let script = "trap 'exit 0' TERM; \
                  $Q start --grace 3s -- $A askers $T 1 >inner-id && touch up; \
                  until [ -e go ]; do sleep 0.01; done";
-            let quell = env.quell(outer_verb).args(["--contain", setting.contain.word(), "--grace", "5s"]);
+            let quell = env.quell(outer_verb).args(["--contain", setting.contain.as_str(), "--grace", "5s"]);
             let _outer = quell.script(script).start();
             assert!(eventually(PATIENCE, || env.path("up").exists()), "{what}");
             let inner = fs::read_to_string(env.path("inner-id")).expect("inner-id");
@@ -294,7 +294,7 @@ fn a_stop_of_the_outer_job_asks_the_inner_program_once() {
                  'trap \"echo asked >>asked\" TERM; echo up; sleep $N & wait; sleep 0.3 & wait; wait; exit 0' \
                  >inner-id && touch up; \
                  sleep $N & wait";
-            let quell = env.quell(outer_verb).args(["--contain", setting.contain.word(), "--grace", "20s"]);
+            let quell = env.quell(outer_verb).args(["--contain", setting.contain.as_str(), "--grace", "20s"]);
             let _outer = quell.script(script).start();
             assert!(eventually(PATIENCE, || env.path("up").exists()), "{what}");
             let inner = fs::read_to_string(env.path("inner-id")).expect("inner-id");
@@ -325,7 +325,7 @@ fn goes_on(job: &Background<'_>, what: &str) {
 fn a_job_outlives_the_group_and_the_session_of_its_caller() {
     for setting in Setting::all() {
         let env = TestEnv::with(setting);
-        let quell = env.start().args(["--contain", setting.contain.word(), "--grace", "300ms"]);
+        let quell = env.start().args(["--contain", setting.contain.as_str(), "--grace", "300ms"]);
         let words = quell.command(["sleep", &env.oracle.nap()]).words();
         let mut caller = Command::new("setsid");
         caller.args(["sh", "-c", r#""$@" >id; touch started; sleep 50"#, "sh"]).args(words);
@@ -371,10 +371,10 @@ fn a_job_outlives_the_cgroup_of_its_caller() {
         };
         let join = r#"echo $$ >"$0/cgroup.procs" && exec "$@""#;
         let join = ["sh", "-c", join, cgroup.to_str().expect("UTF-8")];
-        let quell = env.start().wrapped(join).args(["--contain", contain.word(), "--grace", "300ms"]);
+        let quell = env.start().wrapped(join).args(["--contain", contain.as_str(), "--grace", "300ms"]);
         let job = quell.command(["sleep", &env.oracle.nap()]).begin();
         fs::write(cgroup.join("cgroup.kill"), "1").expect("cgroup.kill");
-        goes_on(&job, contain.word());
+        goes_on(&job, contain.as_str());
         assert_eq!(env.leftovers_after(PATIENCE), Vec::<String>::new(), "{contain:?}");
     }
 }
@@ -385,11 +385,25 @@ fn an_owner_that_goes_while_the_keeper_sleeps_is_missed_when_it_wakes() {
     let env = TestEnv::as_me();
     let owner = Owner::new(&env, "exec sleep $N");
     let job = nap(&env, env.start().args(["--owner", &owner.pid()]));
-    let keeper = crew(&env, "quell-keeper");
+    let keeper = supervisors(&env, "quell-keeper");
     assert!(signal_all("STOP", &keeper));
     owner.signal("KILL");
     assert!(signal_all("CONT", &keeper));
     follows(&job, "after CONT");
+}
+
+#[test]
+fn the_owner_of_a_run_is_on_record() {
+    let env = TestEnv::as_me();
+    let own = std::process::id();
+    let run = env.run().args(["--owner", &own.to_string(), "--name", "it"]);
+    let mut run = run.script("echo ready >$QUELL_TEST_READY; exec sleep $N").start();
+    run.wait_ready().expect("ready");
+    let status = env.quell("status").args(["it", "--json"]).finish().envelope();
+    assert_eq!(status["data"]["job"]["owner"]["pid"], own, "{status:#}");
+    let status = env.quell("status").args(["it"]).finish().stdout;
+    assert!(status.contains(&format!("pid {own}; it is stopped with it")), "{status}");
+    assert_eq!(env.quell("stop").args(["it"]).finish().code(), Some(0));
 }
 
 #[test]

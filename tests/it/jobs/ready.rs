@@ -375,6 +375,11 @@ fn a_wait_for_readiness_says_what_became_of_the_job() {
     assert_eq!(env.job(done.stdout.trim()).state(), "ready");
     let done = start("200ms", "sleep 20");
     assert_eq!(done.code(), Some(6), "{}", done.stderr);
+    assert!(
+        done.stderr.ends_with("is not ready yet: that needs a line like ^up$; it goes on\n"),
+        "{}",
+        done.stderr
+    );
     assert_eq!(env.job(done.stdout.trim()).state(), "running");
     let began = Instant::now();
     let done = start("10m", "sleep 0.1; echo down; exit 0");
@@ -384,6 +389,35 @@ fn a_wait_for_readiness_says_what_became_of_the_job() {
     // Ready, and over at once: it was ready.
     let done = start("10m", "echo up; exit 0");
     assert!(matches!(done.code(), Some(0 | 1)), "{}", done.stderr);
+    for id in env.ids("live") {
+        env.job(&id).stop(&["--now"]);
+    }
+}
+
+/// In plain text the id comes before the wait. In JSON there is one object, and a signal does not keep it back.
+#[test]
+fn an_interrupted_wait_for_readiness_has_named_the_job() {
+    let env = TestEnv::as_me();
+    let script = "echo ready >$QUELL_TEST_READY; exec sleep $N";
+    let start = || env.start().args(["--ready-log", "^up$", "--wait-ready", "10m"]).script(script);
+    let mut plain = start().start();
+    assert!(eventually(PATIENCE, || plain.stdout().trim().len() == 26), "no id: {:?}", plain.stdout());
+    assert_eq!(env.job(plain.stdout().trim()).state(), "running");
+    assert!(plain.front.signal("INT") && plain.wait_exit(PATIENCE).is_some());
+    for (signal, code) in [("INT", 130), ("TERM", 143)] {
+        let mut json = start().args(["--json"]).start();
+        json.wait_ready().expect("the program runs");
+        assert!(json.front.signal(signal), "no quell");
+        let done = json.finish();
+        assert_eq!(done.code(), Some(code), "{}", done.stderr);
+        let answer = &done.envelope()["data"];
+        assert_eq!(answer["met"], "nothing", "{answer:#}");
+        assert_eq!(env.job(answer["id"].as_str().expect("an id")).state(), "running", "{answer:#}");
+    }
+    let restart = env.quell("restart").args([plain.stdout().trim(), "--wait-ready", "10m"]);
+    let mut restart = restart.start();
+    assert!(eventually(PATIENCE, || restart.stdout().trim().len() == 26), "no id: {:?}", restart.stdout());
+    assert!(restart.front.signal("INT") && restart.wait_exit(PATIENCE).is_some());
     for id in env.ids("live") {
         env.job(&id).stop(&["--now"]);
     }

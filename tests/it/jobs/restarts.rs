@@ -11,7 +11,7 @@ use quell_tests::{
 };
 use serde_json::Value;
 
-use crate::recovery::crash::{crew, signal_all};
+use crate::recovery::crash::{signal_all, supervisors};
 
 /// A start whose restarts come soon.
 fn soon<'l>(env: &'l TestEnv, policy: &str) -> Quell<'l> {
@@ -43,7 +43,7 @@ fn is_quiet(env: &TestEnv) {
 fn a_program_that_fails_is_run_as_often_as_was_said() {
     for setting in Setting::all() {
         let env = TestEnv::with(setting);
-        let options = ["--restart-limit", "3", "--contain", setting.contain.word()];
+        let options = ["--restart-limit", "3", "--contain", setting.contain.as_str()];
         let script = "echo $QUELL_JOB >>ids; n=$(wc -l <ids); echo run $n; exit 3";
         let job = soon(&env, "on-failure").args(options).sh(script).begin();
         assert!(job.wait_over(PATIENCE), "{setting}: {}", job.state());
@@ -80,7 +80,7 @@ fn a_program_that_succeeds_is_run_again_only_if_always() {
 fn no_run_meets_what_the_last_one_left() {
     for setting in Setting::all() {
         let env = TestEnv::with(setting);
-        let options = ["--restart-limit", "2", "--contain", setting.contain.word()];
+        let options = ["--restart-limit", "2", "--contain", setting.contain.as_str()];
         let script = "[ -e pid ] && kill -0 $(cat pid) && touch met; trap '' TERM; \
                       setsid sh -c 'trap \"\" TERM; sleep 20; :' & echo $! >pid; exit 1";
         let job = soon(&env, "always").args(options).sh(script).begin();
@@ -171,7 +171,7 @@ fn any_of_quells_processes_may_be_killed_while_a_job_waits() {
     for names in [&["quell-keeper"][..], &["quell-standby"], &["quell-keeper", "quell-standby"]] {
         let env = TestEnv::as_me();
         let job = resting(&env, &[]);
-        let victims: Vec<_> = names.iter().flat_map(|name| crew(&env, name)).collect();
+        let victims: Vec<_> = names.iter().flat_map(|name| supervisors(&env, name)).collect();
         assert!(signal_all("KILL", &victims), "{names:?}");
         if names == ["quell-keeper"] {
             assert!(job.wait_over(PATIENCE), "{names:?}: {}", job.state());
@@ -190,6 +190,31 @@ fn any_of_quells_processes_may_be_killed_while_a_job_waits() {
         let once = told == (1, Some("not_restarted".into()));
         // Without any keeper, a process that was found may have been of a next run.
         assert!(once || names.len() == 2 && told == (2, Some("ended".into())), "{:?}", job.events());
+        is_quiet(&env);
+    }
+}
+
+#[test]
+fn the_account_of_the_last_run_is_kept_if_the_keepers_of_a_job_that_waits_are_killed() {
+    for roles in [&["keeper"][..], &["standby", "keeper"]] {
+        let env = TestEnv::as_me();
+        let start = soon(&env, "always").env("QUELL_START_RESTART_DELAY", "50s");
+        let job = start.sh(&format!("sleep {} & sleep 0.1; exit 7", env.oracle.nap())).begin();
+        assert!(eventually(PATIENCE, || job.state() == "waiting"), "{}", job.state());
+        let last = job.receipt().expect("a receipt");
+        assert_eq!(last["members"].as_array().map(Vec::len), Some(2), "{last:#}");
+        job.lose_all(roles);
+        let tree = env.quell("tree").args([&job.id]).finish();
+        assert!(job.wait_over(PATIENCE), "{roles:?}: {} {}", job.state(), tree.stderr);
+        let receipt = job.receipt().expect("a receipt");
+        for same in ["members", "left_at_root_exit", "root", "kill", "grace", "started", "run"] {
+            assert_eq!(receipt[same], last[same], "{roles:?}, {same}: {receipt:#}");
+        }
+        let ended = (&receipt["cause"], &receipt["ended_waiting"]);
+        assert_eq!(ended, (&"keeper_lost".into(), &true.into()), "{roles:?}: {receipt:#}");
+        assert_eq!((count(&job, "ended"), count(&job, "killed")), (1, 0), "{roles:?}: {:?}", job.events());
+        let stats = env.quell("stats").args(["--json"]).finish().envelope();
+        assert_eq!(stats["data"]["leaks"], 1, "{roles:?}: {stats:#}");
         is_quiet(&env);
     }
 }
@@ -226,7 +251,7 @@ fn a_stop_in_the_midst_of_a_runs_own_end_is_the_end() {
         let script = "echo run >>runs; \
                       sh -c 'trap \"\" TERM; echo >up; until [ -e go ]; do sleep 0.02; done' & \
                       while [ ! -e up ]; do sleep 0.01; done; exit 1";
-        let quell = soon(&env, "always").args(["--contain", setting.contain.word()]);
+        let quell = soon(&env, "always").args(["--contain", setting.contain.as_str()]);
         let job = quell.env("QUELL_STOP_GRACE", "20s").sh(script).begin();
         assert!(eventually(PATIENCE, || job.state() == "stopping"), "{setting}: {}", job.state());
         let stop = env.quell("stop").args([&job.id]).start();
@@ -295,6 +320,26 @@ fn no_run_begins_after_the_owner_is_gone() {
     owner.kill().and_then(|()| owner.wait()).expect("kill");
     assert!(job.wait_over(PATIENCE), "{}", job.state());
     assert_eq!(job.record().expect("a record")["last"]["ending"]["cause"], "owner_gone");
+    is_quiet(&env);
+}
+
+#[test]
+fn a_job_whose_program_is_gone_at_a_restart_keeps_its_record_and_shows_no_masked_value() {
+    let env = TestEnv::as_me();
+    let program = env.path("program-hunter2");
+    // Its first run removes it.
+    env.script("program-hunter2", "#!/bin/sh\nrm \"$0\"\nexit 7\n");
+    let start =
+        soon(&env, "always").args(["--restart-limit", "2", "--mask", "TOKEN"]).env("TOKEN", "hunter2");
+    let job = start.command([&program]).begin();
+    assert!(job.wait_over(PATIENCE), "{}", job.state());
+    assert!(eventually(PATIENCE, || job.process("standby").is_none()));
+    let receipt = job.receipt().expect("a receipt");
+    assert_eq!(receipt["cause"], "start_failed", "{receipt:#}");
+    assert!(receipt["run"].as_u64() > Some(1), "{receipt:#}");
+    let status = env.quell("status").args([&job.id]).finish();
+    assert!(status.stdout.contains("it never ran"), "{}{}", status.stdout, status.stderr);
+    assert!(!receipt.to_string().contains("hunter2") && !status.stdout.contains("hunter2"), "{receipt:#}");
     is_quiet(&env);
 }
 

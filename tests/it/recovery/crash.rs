@@ -31,7 +31,7 @@ pub(crate) fn spread(part: usize) -> Vec<(usize, Setting)> {
 }
 
 /// quell's own processes of this name in the environment.
-pub(crate) fn crew(env: &TestEnv, name: &str) -> Vec<Process> {
+pub(crate) fn supervisors(env: &TestEnv, name: &str) -> Vec<Process> {
     let is_named = |process: &Process| {
         // The kernel keeps 15 characters.
         fs::read_to_string(format!("/proc/{}/comm", process.pid))
@@ -113,7 +113,7 @@ fn survives_the_loss_of(names: &[&str], part: usize) {
         let phase = [Phase::Starting, Phase::Running, Phase::Stopping][(round / 6 + round) % 3];
         let env = TestEnv::enclosed(setting);
         let shape = if round % 2 == 0 { "ignore-term" } else { "setsid" };
-        let quell = env.start().args(NAME).args(["--contain", setting.contain.word(), "--grace", "100ms"]);
+        let quell = env.start().args(NAME).args(["--contain", setting.contain.as_str(), "--grace", "100ms"]);
         let quell = quell.args(["--ready-cmd", "sleep 0.02; exit 1"]).actor(shape, None);
         let mut job = None;
         let mut command = match phase {
@@ -130,8 +130,8 @@ fn survives_the_loss_of(names: &[&str], part: usize) {
             }
         };
         let pause = pause_up_to(if phase == Phase::Stopping { 130_000 } else { 30_000 });
-        let victims: Vec<Process> = names.iter().flat_map(|name| crew(&env, name)).collect();
-        let nests = cgroups(&victims);
+        let victims: Vec<Process> = names.iter().flat_map(|name| supervisors(&env, name)).collect();
+        let cgroup_dirs = cgroups(&victims);
         let killed = signal_all("KILL", &victims);
         let what = format!("round {round}, {setting}, {phase:?}, {names:?} after {pause:?}, {killed}");
         if let Some(command) = &mut command {
@@ -167,7 +167,7 @@ fn survives_the_loss_of(names: &[&str], part: usize) {
             }
         }
         truth(&env, &what)?;
-        let left: Vec<&PathBuf> = nests.iter().filter(|nest| nest.exists()).collect();
+        let left: Vec<&PathBuf> = cgroup_dirs.iter().filter(|dir| dir.exists()).collect();
         if left.is_empty() { Ok(()) } else { Err(format!("{what}: {left:?}")) }
     });
 }
@@ -196,7 +196,7 @@ fn a_helper_may_be_killed_at_any_instant() {
 fn a_start_that_is_killed_leaves_a_listed_job_or_none() {
     all_hold(2, &spread(3), |&(round, setting)| {
         let env = TestEnv::enclosed(setting);
-        let quell = env.start().args(NAME).args(["--contain", setting.contain.word(), "--grace", "100ms"]);
+        let quell = env.start().args(NAME).args(["--contain", setting.contain.as_str(), "--grace", "100ms"]);
         let mut child = quell.command(["sleep", &env.oracle.nap()]).spawn();
         let pause = pause_up_to(25_000);
         let killed = child.kill().and_then(|()| child.wait());
@@ -218,7 +218,7 @@ fn a_start_that_is_killed_leaves_a_listed_job_or_none() {
 fn a_stop_that_is_killed_does_no_harm() {
     all_hold(2, &spread(4), |&(round, setting)| {
         let env = TestEnv::enclosed(setting);
-        let quell = env.start().args(NAME).args(["--contain", setting.contain.word(), "--grace", "100ms"]);
+        let quell = env.start().args(NAME).args(["--contain", setting.contain.as_str(), "--grace", "100ms"]);
         let job = quell.actor("ignore-term", None).begin();
         let mut stop = env.quell("stop").args([&job.id]).spawn();
         let pause = pause_up_to(120_000);
@@ -231,11 +231,11 @@ fn a_stop_that_is_killed_does_no_harm() {
 fn a_sweep_that_is_killed_is_finished_by_the_next() {
     all_hold(2, &spread(4), |&(round, setting)| {
         let env = TestEnv::enclosed(setting);
-        let quell = env.start().args(NAME).args(["--contain", setting.contain.word()]);
+        let quell = env.start().args(NAME).args(["--contain", setting.contain.as_str()]);
         let _job = quell.actor("setsid", None).begin();
-        let crew: Vec<Process> =
-            ["quell-keeper", "quell-standby"].iter().flat_map(|name| crew(&env, name)).collect();
-        assert!(crew.len() == 2 && signal_all("KILL", &crew), "{crew:?}");
+        let supervisors: Vec<Process> =
+            ["quell-keeper", "quell-standby"].iter().flat_map(|name| supervisors(&env, name)).collect();
+        assert!(supervisors.len() == 2 && signal_all("KILL", &supervisors), "{supervisors:?}");
         let mut sweep = env.quell("sweep").spawn();
         let pause = pause_up_to(25_000);
         let killed = sweep.kill().and_then(|()| sweep.wait());
@@ -277,7 +277,7 @@ fn as_me() -> impl Iterator<Item = (usize, Setting)> {
 fn a_restart_that_is_killed_leaves_the_old_job_or_the_new_one_or_none() {
     all_hold(2, &as_me().collect::<Vec<_>>(), |&(round, setting)| {
         let env = TestEnv::enclosed(setting);
-        let quell = env.start().args(NAME).args(["--contain", setting.contain.word(), "--grace", "50ms"]);
+        let quell = env.start().args(NAME).args(["--contain", setting.contain.as_str(), "--grace", "50ms"]);
         let job = quell.command(["sleep", &env.oracle.nap()]).begin();
         let mut restart = call_library(&env, Some(&job.id));
         let pause = pause_up_to(60_000);
@@ -344,11 +344,11 @@ fn no_output_is_lost_with_the_keeper() {
     let writers = ["exec seq 1 9999999", "i=1; while :; do echo $i; i=$((i+1)); done"];
     all_hold(2, &spread(4), |&(round, setting)| {
         let env = TestEnv::with(setting);
-        let quell = env.start().args(["--contain", setting.contain.word()]);
+        let quell = env.start().args(["--contain", setting.contain.as_str()]);
         let job = quell.sh(writers[round % 2]).begin();
         let pause = pause_up_to(30_000);
         let what = format!("round {round}, {setting}, killed after {pause:?}");
-        signal_all("KILL", &crew(&env, "quell-keeper"));
+        signal_all("KILL", &supervisors(&env, "quell-keeper"));
         if !job.wait_over(PATIENCE) {
             return Err(format!("{what}: it did not end: {}", job.state()));
         }
@@ -382,8 +382,8 @@ fn what_was_in_the_pipe_is_kept_to_the_last_byte() {
         let env = TestEnv::with(setting);
         let script = "echo ready >$QUELL_TEST_READY; until [ -e go ]; do sleep 0.01; done; \
                       seq 1 9999; touch written; sleep $N";
-        let job = env.start().args(["--contain", setting.contain.word()]).script(script).begin();
-        let (keeper, standby) = (crew(&env, "quell-keeper"), crew(&env, "quell-standby"));
+        let job = env.start().args(["--contain", setting.contain.as_str()]).script(script).begin();
+        let (keeper, standby) = (supervisors(&env, "quell-keeper"), supervisors(&env, "quell-standby"));
         // The standby would have the keeper go on after three seconds.
         assert!(signal_all("STOP", &keeper) && signal_all("STOP", &standby), "{setting}");
         env.write("go", "");
@@ -407,7 +407,7 @@ fn a_pair_that_has_nothing_to_do_is_small() {
         line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<usize>().ok()).expect("a PSS")
     };
     let crews: Vec<Process> =
-        ["quell-keeper", "quell-standby"].iter().flat_map(|name| crew(&env, name)).collect();
+        ["quell-keeper", "quell-standby"].iter().flat_map(|name| supervisors(&env, name)).collect();
     assert_eq!(crews.len(), 2 * jobs.len());
     let each = crews.iter().map(pss).sum::<usize>() / jobs.len();
     println!("PSS of keeper and standby, with {} jobs: {each} kB a job", jobs.len());
@@ -455,7 +455,7 @@ fn the_root_of_a_job_that_runs_until_its_tree_is_empty_is_told_after_the_loss_of
             let what = format!("{setting}, {rest}");
             let job = env
                 .start()
-                .args(["--until", "tree", "--contain", setting.contain.word()])
+                .args(["--until", "tree", "--contain", setting.contain.as_str()])
                 .script(&format!("{children}; {rest}"))
                 .begin();
             if root_exits {
@@ -493,5 +493,53 @@ fn the_root_of_a_job_that_runs_until_its_tree_is_empty_is_told_after_the_loss_of
             let tree = env.quell("tree").args([&job.id]).finish().stdout;
             assert!(tree.contains(&format!("{} process", members.len())), "{what}: {tree}");
         }
+    }
+}
+
+/// Two members exit on TERM, the root and one more ignore it. The keeper asks all four, and is killed during the grace.
+#[test]
+fn the_account_of_a_loss_during_the_grace_agrees_with_the_history() {
+    for roles in [&["keeper"][..], &["standby", "keeper"]] {
+        let env = TestEnv::as_me();
+        let nap = env.oracle.nap();
+        // A shell's child is not its program at once.
+        let script = format!(
+            "child() {{ sleep {nap} & until grep -q sleep /proc/$!/comm; do :; done; }}
+             child; child; trap '' TERM; child; echo >up; while :; do wait; done"
+        );
+        let job = env.start().args(["--contain", "reaper"]).command(["bash", "-c", &script]).begin();
+        assert!(eventually(PATIENCE, || env.path("up").exists()), "{roles:?}");
+        let root = job.process("root").expect("a root").pid;
+        let children =
+            || fs::read_to_string(format!("/proc/{root}/task/{root}/children")).unwrap_or_default();
+        let left = || children().split_whitespace().count();
+        let stop = env.quell("stop").args([&job.id, "--grace", "20s"]).start();
+        let asked = || job.events().contains(&"asked".into()) && left() == 1;
+        assert!(eventually(PATIENCE, asked), "{roles:?}: {:?}", job.events());
+        job.lose_all(roles);
+        let done = stop.finish();
+        // Without any keeper, what else runs here decides whether the end is proven.
+        assert!(matches!(done.code(), Some(0 | 5)), "{roles:?}: {}", done.stderr);
+        let receipt = job.receipt().expect("a receipt");
+        let members = receipt["members"].as_array().cloned().unwrap_or_default();
+        let fates = |fate: &str| members.iter().filter(|member| member["fate"] == fate).count();
+        let counted = (members.len(), fates("killed"), fates("ended") + fates("exited_on_ask"));
+        assert_eq!(counted, (4, 2, 2), "{roles:?}: {receipt:#}");
+        let history = fs::read_to_string(job.dir().join("events.jsonl")).expect("a history");
+        let history: Vec<serde_json::Value> =
+            history.lines().map(|line| serde_json::from_str(line).expect("an event")).collect();
+        let event = |name: &str| history.iter().find(|event| event["event"] == name).expect(name);
+        let counts = &event("ended")["counts"];
+        assert_eq!((&counts["processes"], &counts["killed"]), (&4.into(), &2.into()), "{roles:?}: {counts}");
+        assert_eq!(event("root_exited")["outcome"], receipt["root"]["outcome"], "{roles:?}");
+        assert_eq!(event("asked")["members"], 4, "{roles:?}");
+        let steps = receipt["steps"].as_array().cloned().unwrap_or_default();
+        let ask = steps.iter().find(|step| step["step"] == "ask").expect("a request");
+        assert_eq!(ask["signals"].as_array().map(Vec::len), Some(4), "{roles:?}: {receipt:#}");
+        assert_eq!(receipt["grace"]["asked"], 20.0, "{roles:?}: {receipt:#}");
+        assert!(receipt["grace"]["used"].as_f64().is_some_and(|used| used < 20.0), "{roles:?}: {receipt:#}");
+        let said = (&receipt["cause"], &receipt["actor"]["kind"], &receipt["kill"]);
+        assert_eq!(said, (&"user".into(), &"client".into(), &"keeper_lost".into()), "{roles:?}");
+        assert_eq!(env.leftovers_after(PATIENCE), Vec::<String>::new(), "{roles:?}");
     }
 }

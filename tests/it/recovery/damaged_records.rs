@@ -32,7 +32,8 @@ fn refused(done: &Finished, what: &str) {
 }
 
 fn nap<'l>(env: &'l TestEnv, setting: Setting) -> Background<'l> {
-    let quell = env.start().args(["--name", "web", "--grace", "300ms", "--contain", setting.contain.word()]);
+    let quell =
+        env.start().args(["--name", "web", "--grace", "300ms", "--contain", setting.contain.as_str()]);
     quell.command(["sleep", &env.oracle.nap()]).begin()
 }
 
@@ -145,7 +146,7 @@ fn a_disk_that_fills_up_meanwhile_keeps_no_job_alive() {
         let job = nap(&env, setting);
         disk.fill();
         let stop = job.stop(&[]);
-        speaks_clearly(&stop, contain.word());
+        speaks_clearly(&stop, contain.as_str());
         let asleep =
             |env: &TestEnv| env.oracle.survivors().iter().any(|process| process.command.starts_with("sleep"));
         assert!(!asleep(&env), "{setting}: {}", stop.stderr);
@@ -218,7 +219,7 @@ fn a_home_that_becomes_read_only_keeps_no_job_alive() {
     let stop = job.stop(&[]);
     assert!(!root.is_alive(), "{}{}", stop.stdout, stop.stderr);
     refused(&stop, "a stop that can't be put on record");
-    for words in ["was stopped", "Read-only", "quell sweep"] {
+    for words in ["has ended", "Read-only", "quell sweep"] {
         assert!(stop.stderr.contains(words), "no {words:?}: {}", stop.stderr);
     }
     drop(read_only);

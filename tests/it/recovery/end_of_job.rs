@@ -1,17 +1,22 @@
 //! The end of a job is written in one order, and each step of it is done once, whichever process dies behind which step.
 
-use std::fs;
+use std::{
+    fs::{self, Permissions},
+    os::unix::fs::PermissionsExt,
+    path::Path,
+};
 
 use quell_tests::{
     eventually,
     evidence::verdict,
     faults::{self, Fault},
-    host::{Contain, Setting},
+    host::{Contain, Setting, User},
     jobs::Background,
     run::{PATIENCE, Quell},
     skip,
     test_env::TestEnv,
 };
+use serde_json::json;
 
 use crate::jobs::hooks::names_in;
 
@@ -132,4 +137,79 @@ fn a_receipt_says_that_members_which_a_lost_keeper_has_killed_may_be_missing() {
     assert_eq!((stop.code(), verdict(&receipt)), (Some(0), "gone"), "{receipt:#}");
     let members = receipt["members"].as_array().map_or(0, Vec::len);
     assert!(members == 3 || receipt["warnings"].to_string().contains("may not be counted"), "{receipt:#}");
+}
+
+/// Sets the mode of a directory and of those below it.
+fn set_modes(dir: &Path, mode: u32) {
+    fs::set_permissions(dir, Permissions::from_mode(mode)).expect("chmod");
+    let below = fs::read_dir(dir).expect("a directory").flatten().map(|entry| entry.path());
+    below.filter(|path| path.is_dir() && !path.is_symlink()).for_each(|path| set_modes(&path, mode));
+}
+
+#[test]
+fn an_end_in_a_home_whose_directories_can_not_be_written_is_on_record_as_it_was() {
+    let env = TestEnv::new(User::Ordinary);
+    let gated = "echo ready >$QUELL_TEST_READY; until test -e go; do sleep 0.02; done; exit";
+    let exits = env.start().script(&format!("{gated} 3")).begin();
+    let stopped = env.start().script("echo ready >$QUELL_TEST_READY; exec sleep $N").begin();
+    let mut run = env.run().args(["--name", "front"]).script(&format!("{gated} 7")).start();
+    run.wait_ready().expect("the program runs");
+    set_modes(&env.home(), 0o500);
+    env.write("go", "");
+    let run = run.finish();
+    let keepers = ["standby", "keeper"].map(|role| exits.process(role));
+    let gone = eventually(PATIENCE, || keepers.iter().flatten().all(|keeper| !keeper.is_alive()));
+    let stop = stopped.stop(&[]);
+    let wait = env.quell("wait").args([&exits.id]).finish();
+    set_modes(&env.home(), 0o700);
+    assert!(gone, "{keepers:?} did not exit");
+    assert_eq!(run.code(), Some(7), "{}", run.stderr);
+    assert!(run.stderr.contains("the record could not be written"), "{}", run.stderr);
+    for (what, done) in [("stop", stop), ("wait", wait)] {
+        assert_eq!(done.code(), Some(125), "{what}: {}{}", done.stdout, done.stderr);
+        assert!(
+            done.stderr.contains("has ended") && done.stderr.contains("Permission"),
+            "{what}: {}",
+            done.stderr
+        );
+    }
+    let code = |code: i32| json!({ "kind": "exited", "code": code });
+    let term = json!({ "kind": "signaled", "signal": "TERM", "core": false });
+    for (job, outcome, cause) in [
+        (exits.id.as_str(), code(3), "own_exit"),
+        ("front", code(7), "own_exit"),
+        (stopped.id.as_str(), term, "user"),
+    ] {
+        let status = env.quell("status").args([job, "--json"]).finish();
+        let view = &status.envelope()["data"]["job"];
+        assert_eq!(
+            (&view["state"], &view["outcome"], &view["cause"]),
+            (&"ended".into(), &outcome, &cause.into()),
+            "{view}"
+        );
+    }
+    let receipt = exits.receipt().expect("a receipt");
+    assert_eq!(
+        (&receipt["root"]["outcome"], &receipt["cause"]),
+        (&code(3), &"own_exit".into()),
+        "{receipt:#}"
+    );
+    // Beside a process of the same user that started later, as other tests have them, the end is not proven instead.
+    let is_made_later = receipt["warnings"].to_string().contains("made later");
+    assert!(is_made_later || receipt["verdict"]["kind"] == "unproven", "{receipt:#}");
+    assert_eq!(ends_of_last_run(&exits), 1, "{:?}", exits.events());
+}
+
+#[test]
+fn a_lost_job_whose_root_had_exited_keeps_its_exit_code() {
+    if !is_built("a_lost_job_whose_root_had_exited_keeps_its_exit_code") {
+        return;
+    }
+    let (env, fault) = (test_env(), Fault("keeper.finish_begun:kill,standby.keeper_missed:kill".into()));
+    let job = start(&env, &fault).sh("exit 3").begin();
+    assert!(eventually(PATIENCE, || env.oracle.survivors().is_empty()), "{}", fault.0);
+    let status = env.quell("status").args([&job.id, "--json"]).finish();
+    let view = &status.envelope()["data"]["job"];
+    let outcome = json!({ "kind": "exited", "code": 3 });
+    assert_eq!((&view["outcome"], &view["cause"]), (&outcome, &"keeper_lost".into()), "{view}");
 }

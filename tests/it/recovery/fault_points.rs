@@ -99,7 +99,7 @@ fn survives(fault: &Fault, scenario: Scenario, setting: Setting) -> Result<bool,
     let over = env.ids("live").is_empty();
     let stands = || Process::now(hit.pid).is_some_and(|process| process.state() == Some('T'));
     if over && !eventually(PATIENCE, || !stands()) {
-        return Err(what(format!("{} was not roused", hit.pid)));
+        return Err(what(format!("{} was not resumed", hit.pid)));
     }
     no_receipt_lies(&env).map_err(what)?;
     let before = env.ids("jobs");

@@ -284,3 +284,37 @@ fn a_lost_job_without_its_specification_is_told_of_alike_by_all_verbs() {
         assert_eq!(ask("rm").code(), Some(0), "{first} was first");
     }
 }
+
+#[test]
+fn all_verbs_say_that_a_job_is_not_proven_dead_whatever_id_or_boot_its_record_names() {
+    let other_boot = "00000000-0000-0000-0000-000000000000";
+    for forged in ["boot_id", "id"] {
+        for first in ["stop", "status", "list", "sweep"] {
+            let env = TestEnv::in_own_cgroup(TestEnv::as_me().user());
+            let (job, escaped) = with_escaped(&env);
+            job.lose();
+            for name in ["spec.json", "launch.private.json", "state.jsonl"] {
+                let path = job.dir().join(name);
+                let text = fs::read_to_string(&path).expect(name);
+                let text = match forged {
+                    "id" => text.replace(&job.id, "01ARZ3NDEKTSV4RRFFQ69G5FAV"),
+                    _ => {
+                        let own = fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("a boot id");
+                        text.replace(own.trim(), other_boot)
+                    }
+                };
+                fs::write(path, text).expect(name);
+            }
+            for verb in [first, "stop", "status", "list", "sweep"] {
+                let args: &[&str] = if ["stop", "status"].contains(&verb) { &[&job.id] } else { &[] };
+                let done = env.quell(verb).args(args).finish();
+                let what = format!("{forged}, {first}, then {verb}: {}{}", done.stdout, done.stderr);
+                assert_eq!(done.code(), Some(5), "{what}");
+                let is_listed = done.stdout.contains(&job.id[..8]);
+                assert!(is_listed || !["list", "sweep"].contains(&verb), "{what}");
+            }
+            assert!(escaped.is_alive(), "{forged}, {first}: the escaped process is dead");
+            escaped.signal("KILL");
+        }
+    }
+}

@@ -112,7 +112,7 @@ fn a_listing_of_proc_that_breaks_off_proves_nothing() {
     }
     for setting in Setting::all().into_iter().filter(|setting| setting.contain != Contain::Pidns) {
         let env = TestEnv::enclosed(setting);
-        let quell = env.start().args(["--contain", setting.contain.word()]);
+        let quell = env.start().args(["--contain", setting.contain.as_str()]);
         let job = quell.script("setsid sleep $N & echo ready >$QUELL_TEST_READY; sleep $N").begin();
         job.lose();
         let stop = env.quell("stop").args([&job.id]).wrapped(breaks).finish();
@@ -270,7 +270,7 @@ fn said_of_an_orphan_elsewhere(
     orphan: &str,
     lost: bool,
 ) -> Option<(String, String)> {
-    let contain = contain.word();
+    let contain = contain.as_str();
     let start = format!(
         "cat >orphan.sh <<'END'
 {orphan}

@@ -1,4 +1,4 @@
-//! What a command can't see or judge: processes that /proc hides, start times of another time namespace, corpses that a
+//! What a command can't see or judge: processes that /proc hides, start times of another time namespace, zombies that a
 //! debugger holds, a copy of quell's home. The end is told as it is, and nothing is killed by mistake.
 
 use std::{
@@ -114,7 +114,7 @@ fn the_removal_of_a_lost_job_does_not_hide_that_its_end_is_not_proven() {
 fn a_corpse_that_a_tracer_holds_counts_as_dead() {
     for setting in Setting::all().into_iter().filter(|setting| setting.contain != Contain::Pidns) {
         let env = TestEnv::with(setting);
-        let quell = env.start().args(["--contain", setting.contain.word()]);
+        let quell = env.start().args(["--contain", setting.contain.as_str()]);
         let script = "sleep $N & echo $! >pid; echo ready >$QUELL_TEST_READY; wait";
         let job = quell.script(script).begin();
         let pid = fs::read_to_string(env.path("pid")).expect("a pid").trim().to_owned();

@@ -48,7 +48,7 @@ pub fn lose(
     actor: (&str, Option<&str>, Option<&str>),
 ) -> Result<Running, String> {
     let (kind, arg, script) = actor;
-    let quell = env.run().args(["--contain", setting.contain.word(), "--until", "tree", "--grace", "20s"]);
+    let quell = env.run().args(["--contain", setting.contain.as_str(), "--until", "tree", "--grace", "20s"]);
     let mut running = match script {
         Some(script) => quell.script(script),
         None => quell.actor(kind, arg),
@@ -258,7 +258,7 @@ fn a_dry_run_touches_nothing() {
 fn a_stop_that_was_under_way_keeps_its_cause() {
     for setting in Setting::all().into_iter().filter(|setting| setting.contain != Contain::Pidns) {
         let env = TestEnv::with(setting);
-        let quell = env.run().args(["--contain", setting.contain.word(), "--grace", "20s"]);
+        let quell = env.run().args(["--contain", setting.contain.as_str(), "--grace", "20s"]);
         let mut running = quell.actor("ignore-term", None).start();
         running.wait_ready().expect("ready");
         running.front.signal("TERM");
@@ -277,7 +277,7 @@ fn a_front_that_is_about_to_take_over_is_left_to_it() {
     for setting in Setting::all() {
         let env = TestEnv::with(setting);
         let file = env.path("receipt.json");
-        let quell = env.run().args(["--contain", setting.contain.word(), "--receipt"]).args([&file]);
+        let quell = env.run().args(["--contain", setting.contain.as_str(), "--receipt"]).args([&file]);
         let mut running = quell.actor("setsid", None).start();
         running.wait_ready().expect("ready");
         let keeper = running.keeper().expect("a keeper");

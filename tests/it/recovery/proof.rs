@@ -83,6 +83,28 @@ fn an_orphan_in_a_foreign_pid_namespace_is_not_called_gone() {
 }
 
 #[test]
+fn a_marked_orphan_among_the_processes_of_a_sandbox_is_not_called_gone() {
+    const TEST: &str = "a_marked_orphan_among_the_processes_of_a_sandbox_is_not_called_gone";
+    if !is_apart(TEST) {
+        return;
+    }
+    for user in User::all() {
+        let env = TestEnv::in_own_cgroup(user);
+        let sandbox = ["unshare", "-Urfpm", "bash", "-c", "exec sleep $N"];
+        let Some((_outsider, init)) = Outsider::namespace(&env, &sandbox) else {
+            skip(TEST, "no user namespace can be made");
+            continue;
+        };
+        // It has the cgroup and the mounts of the sandbox, and its own environment.
+        let script = enter(&init).replace(" -p ", " -p -m ").replace("env -i ", "");
+        let run = env.run().args(["--json", "--contain", "reaper"]).script(&script).finish();
+        let data = &run.envelope()["data"];
+        assert!(survivor(&env).is_some(), "{user:?}: {data:#}");
+        assert_eq!((run.code(), verdict(data)), (Some(122), "unproven"), "{user:?}: {data:#}");
+    }
+}
+
+#[test]
 fn an_orphan_in_the_namespace_of_another_job_is_not_called_gone() {
     if !is_apart("an_orphan_in_the_namespace_of_another_job_is_not_called_gone") {
         return;
@@ -206,7 +228,7 @@ fn with_escaped<'l>(
 ) -> (Background<'l>, Process) {
     let leave = elsewhere.map_or(String::new(), |dir| format!("echo $$ >{}/cgroup.procs; ", dir.display()));
     let script = ESCAPED.replace("sh -c '", &format!("sh -c '{leave}"));
-    let job = env.start().args(["--contain", contain.word()]).script(&script).begin();
+    let job = env.start().args(["--contain", contain.as_str()]).script(&script).begin();
     (job, escaped(env))
 }
 
@@ -272,7 +294,7 @@ fn a_lost_job_beside_which_nothing_was_started_is_proven_gone() {
              kill -STOP $pid; pids=\"$pids $pid\"; done; kill -KILL $pids; \
              for pid in $pids; do while kill -0 $pid 2>/dev/null && ! grep -q '^State:.Z' /proc/$pid/status; do :; done; done; \
              $0 stop $id >$QUELL_HOME/said 2>&1; echo $? >$QUELL_HOME/code",
-            contain.word()
+            contain.as_str()
         );
         let mut words = env.prefix();
         words.extend(["unshare", "-pf", "--mount-proc", "sh", "-c", &script].map(String::from));
@@ -338,7 +360,7 @@ fn a_rewritten_record_saves_no_tree() {
     for setting in Setting::all().into_iter().filter(|setting| setting.contain != Contain::Pidns) {
         let env = TestEnv::enclosed(setting);
         let begin = || {
-            let quell = env.start().args(["--contain", setting.contain.word()]);
+            let quell = env.start().args(["--contain", setting.contain.as_str()]);
             let job = quell.script("setsid sleep $N & echo ready >$QUELL_TEST_READY; sleep $N").begin();
             job.lose();
             job
@@ -641,7 +663,7 @@ fn an_orphan_that_may_be_the_callers_is_named() {
 
 /// A job with a member in a session of its own.
 fn with_tree<'l>(env: &'l TestEnv, setting: Setting) -> Background<'l> {
-    let quell = env.start().args(["--contain", setting.contain.word()]);
+    let quell = env.start().args(["--contain", setting.contain.as_str()]);
     quell.script("setsid sleep $N & echo ready >$QUELL_TEST_READY; sleep $N").begin()
 }
 
@@ -663,7 +685,7 @@ fn is_told(env: &TestEnv, job: &Background<'_>, code: Option<i32>, what: &str) {
 
 #[test]
 fn a_tree_is_not_said_to_have_never_run_because_its_record_says_so() {
-    let unborn = |job: &Background<'_>| {
+    let never_started = |job: &Background<'_>| {
         forge(job, "state.jsonl", |state| {
             state["state"] = json!("stopping");
             state["ending"] = json!({ "cause": "keeper_lost", "actor": { "kind": "unknown" } });
@@ -674,12 +696,12 @@ fn a_tree_is_not_said_to_have_never_run_because_its_record_says_so() {
     let harms: [(&str, Harm<'_>); 4] = [
         ("directory deleted", &|_, job| fs::remove_dir_all(job.dir()).expect("a directory")),
         ("state deleted", &|_, job| fs::remove_file(job.dir().join("state.jsonl")).expect("a state")),
-        ("state forged", &|_, job| unborn(job)),
+        ("state forged", &|_, job| never_started(job)),
         ("state forged and lock emptied", &|env, job| {
             // Later than any start makes its lock.
             let root = job.process("root").expect("a root");
             assert!(eventually(PATIENCE, || age(&root) > 3.5));
-            unborn(job);
+            never_started(job);
             fs::write(env.home().join("live").join(&job.id), "").expect("a lock");
         }),
     ];

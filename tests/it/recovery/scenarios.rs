@@ -8,7 +8,7 @@ use quell_tests::{
     test_env::TestEnv,
 };
 
-use crate::recovery::crash::{crew, signal_all};
+use crate::recovery::crash::{signal_all, supervisors};
 
 /// A root and a child in another session, both deaf to TERM. `up` is there when both are. Says more when it is told to.
 const TREE: &str = "trap '' TERM; setsid bash -c 'trap \"\" TERM; touch up; sleep $N; :' & echo up; \
@@ -36,7 +36,7 @@ pub(crate) enum Scenario {
     /// It is replaced by another one.
     Again,
     /// It has ended, is listed and removed.
-    Tidy,
+    Gc,
     /// It is in the foreground, until its time is up.
     Run,
     /// It is in the foreground, and its keeper is killed.
@@ -46,7 +46,7 @@ pub(crate) enum Scenario {
 use Scenario::*;
 
 pub(crate) const SCENARIOS: [Scenario; 12] =
-    [Stop, Own, Helped, Refused, KeeperLost, AllLost, Unmade, Lives, Again, Tidy, Run, RunKeeperLost];
+    [Stop, Own, Helped, Refused, KeeperLost, AllLost, Unmade, Lives, Again, Gc, Run, RunKeeperLost];
 
 impl Scenario {
     /// Whether the job is a `quell run`.
@@ -58,7 +58,7 @@ impl Scenario {
     pub(crate) fn causes(self) -> &'static [&'static str] {
         match self {
             Stop | Helped | Again => &["user"],
-            Own | Lives | Tidy => &["own_exit", "user"],
+            Own | Lives | Gc => &["own_exit", "user"],
             Refused => &["start_failed"],
             Unmade => &[],
             KeeperLost | AllLost => &["keeper_lost"],
@@ -84,7 +84,7 @@ pub(crate) struct Play<'l> {
 
 impl<'l> Play<'l> {
     fn start(&self, fault: &Fault) -> Quell<'l> {
-        let contain = ["--contain", self.setting.contain.word()];
+        let contain = ["--contain", self.setting.contain.as_str()];
         let quell = self.env.faulty("start", fault).args(["--name", "web", "--grace", "100ms"]).args(contain);
         quell.env("N", self.env.oracle.nap()).env("QUELL_START_RESTART_DELAY", "200ms")
     }
@@ -149,7 +149,7 @@ impl<'l> Play<'l> {
             KeeperLost => {
                 if let Some(id) = self.tree(&ready, TREE)? {
                     // What is written from now on is for the standby to find in the pipe.
-                    let keeper = crew(self.env, "quell-keeper");
+                    let keeper = supervisors(self.env, "quell-keeper");
                     signal_all("STOP", &keeper);
                     self.env.write("more", "");
                     self.until("more output", || self.env.path("said").exists())?;
@@ -186,7 +186,7 @@ impl<'l> Play<'l> {
                     self.call("restart", &["web"])?;
                 }
             }
-            Tidy => {
+            Gc => {
                 // The first list makes the index, the second one adds to it.
                 for _ in 0..2 {
                     let Some(id) = self.tree(&[], "exit 0")? else { return Ok(()) };
@@ -206,11 +206,11 @@ impl<'l> Play<'l> {
         let timeout = if scenario == Run { "1s" } else { "20s" };
         let quell = env.faulty("run", self.fault).args(["--name", "web", "--grace", "100ms"]);
         let quell = quell.args(["--timeout", timeout]);
-        let quell = quell.args(["--contain", self.setting.contain.word()]).env("N", env.oracle.nap());
+        let quell = quell.args(["--contain", self.setting.contain.as_str()]).env("N", env.oracle.nap());
         let mut running = quell.command(["bash", "-c", TREE]).start();
         if scenario == RunKeeperLost {
             self.until("the tree", || env.path("up").exists())?;
-            signal_all("KILL", &crew(env, "quell-keeper"));
+            signal_all("KILL", &supervisors(env, "quell-keeper"));
         }
         running.wait_exit(PATIENCE).map(drop).ok_or("quell run did not return".into())
     }

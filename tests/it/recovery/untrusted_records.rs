@@ -286,7 +286,7 @@ fn an_empty_cgroup_of_an_ended_job_is_removed_and_one_of_an_unknown_job_is_not()
 fn a_kept_job_is_not_touched() {
     for setting in Setting::all() {
         let env = TestEnv::with(setting);
-        let quell = env.run().args(["--contain", setting.contain.word(), "--grace", "300ms"]);
+        let quell = env.run().args(["--contain", setting.contain.as_str(), "--grace", "300ms"]);
         let mut running = quell.actor("tree", None).start();
         running.wait_ready().expect("ready");
         let before = env.oracle.survivors();
@@ -368,7 +368,7 @@ fn a_job_whose_lock_was_deleted_is_alive_and_can_be_stopped() {
     for setting in Setting::all() {
         let env = TestEnv::with(setting);
         let begin = || {
-            let quell = env.start().args(["--contain", setting.contain.word()]);
+            let quell = env.start().args(["--contain", setting.contain.as_str()]);
             let job = quell.command(["sleep", &env.oracle.nap()]).begin();
             fs::remove_file(env.home().join("live").join(&job.id)).expect("the lock");
             job

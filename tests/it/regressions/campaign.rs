@@ -14,7 +14,7 @@ use quell_tests::{
 };
 
 use crate::{
-    recovery::crash::{crew, signal_all},
+    recovery::crash::{signal_all, supervisors},
     recovery::damaged_records::Disk,
 };
 
@@ -79,7 +79,7 @@ fn a_run_whose_keeper_was_stopped_never_returned() {
     for contain in Contain::ALL.into_iter().filter(|contain| contain.available(me).is_ok()) {
         let env = TestEnv::for_containment(me, contain);
         let script = "sleep $N & echo ready >$QUELL_TEST_READY; until [ -e go ]; do sleep 0.01; done; exit 5";
-        let mut run = env.run().args(["--contain", contain.word()]).script(script).start();
+        let mut run = env.run().args(["--contain", contain.as_str()]).script(script).start();
         run.wait_ready().expect("ready");
         let keeper = run.keeper().expect("a keeper");
         assert!(keeper.signal("STOP"), "{contain:?}");
@@ -115,7 +115,7 @@ fn nonsense_in_a_lock_was_taken_for_a_stop_under_way() {
 fn a_name_was_given_away_while_its_lost_bearer_lived() {
     for setting in Setting::all() {
         let env = TestEnv::with(setting);
-        let words = ["--name", "web", "--contain", setting.contain.word()];
+        let words = ["--name", "web", "--contain", setting.contain.as_str()];
         let old = nap(&env, &words);
         old.lose();
         // Below a PID namespace's init every process exits with the keeper.
@@ -139,7 +139,7 @@ fn a_program_that_never_ran_was_said_to_have_succeeded() {
     for contain in Contain::ALL.into_iter().filter(|contain| contain.available(me).is_ok()) {
         let env = TestEnv::for_containment(me, contain);
         let fault = Fault("keeper.identity_recorded:kill".into());
-        let done = env.faulty("run", &fault).args(["--contain", contain.word()]).sh("touch ran").finish();
+        let done = env.faulty("run", &fault).args(["--contain", contain.as_str()]).sh("touch ran").finish();
         assert!(env.hit(&fault).is_some() && !env.path("ran").exists(), "{contain:?}");
         assert_ne!(done.shell_code(), 0, "{contain:?}: {}", done.stderr);
     }
@@ -178,13 +178,13 @@ fn a_stub_that_was_stopped_kept_its_lost_job_for_ever() {
     let fault = Fault("keeper.identity_recorded:stop".into());
     let mut start = env.faulty("start", &fault).command(["sleep", &env.oracle.nap()]).start();
     assert!(eventually(PATIENCE, || env.hit(&fault).is_some()));
-    let keeper = crew(&env, "quell-keeper").into_iter().find(|keeper| !keeper.children().is_empty());
+    let keeper = supervisors(&env, "quell-keeper").into_iter().find(|keeper| !keeper.children().is_empty());
     let keeper = keeper.expect("the keeper with its stub");
     let stub = keeper.children().remove(0);
     // It sleeps when it waits for the go, and has closed what it inherited by then.
     assert!(eventually(PATIENCE, || stub.state() == Some('S')));
     assert!(stub.signal("STOP"));
-    signal_all("KILL", &crew(&env, "quell-standby"));
+    signal_all("KILL", &supervisors(&env, "quell-standby"));
     keeper.signal("KILL");
     // No process is left to answer, and the stub does not hold the socket.
     assert!(start.wait_exit(PATIENCE).is_some_and(|status| !status.success()), "start waits for a stub");
@@ -207,7 +207,8 @@ fn a_namespace_that_was_gone_could_not_be_proven_to_be() {
     let fault = Fault("keeper.root_collected:kill,standby.finish_begun:kill".into());
     let quell = env.faulty("start", &fault).args(["--contain", "pidns"]);
     let job = quell.sh("exit 3").begin();
-    let lost = || crew(&env, "quell-keeper").is_empty() && crew(&env, "quell-standby").is_empty();
+    let lost =
+        || supervisors(&env, "quell-keeper").is_empty() && supervisors(&env, "quell-standby").is_empty();
     assert!(eventually(PATIENCE, lost));
     assert!(env.hit(&fault).is_some());
     let done = env.quell("sweep").finish();
@@ -224,12 +225,12 @@ fn a_verdict_was_lost_when_the_standby_went_last() {
     let fault = Fault("keeper.receipt_kept:stop".into());
     let job = env.faulty("start", &fault).sh("until [ -e go ]; do sleep 0.01; done; exit 3").begin();
     // It would have the keeper go on after three seconds.
-    let standby = crew(&env, "quell-standby");
+    let standby = supervisors(&env, "quell-standby");
     assert!(signal_all("STOP", &standby));
     env.write("go", "");
     assert!(eventually(PATIENCE, || env.hit(&fault).is_some()));
     assert!(signal_all("KILL", &standby));
-    assert!(signal_all("CONT", &crew(&env, "quell-keeper")));
+    assert!(signal_all("CONT", &supervisors(&env, "quell-keeper")));
     assert!(job.wait_over(PATIENCE));
     let quiet = job.wait_quiet(PATIENCE);
     assert!(quiet.is_empty(), "{quiet:?}");
@@ -265,7 +266,8 @@ fn a_cgroup_that_was_removed_could_not_be_proven_to_be_empty() {
     let env = TestEnv::for_containment(me, Contain::Cgroup);
     let fault = Fault("keeper.place_released:kill,standby.receipt_written:kill".into());
     let job = env.faulty("start", &fault).args(["--contain", "cgroup"]).sh("exit 3").begin();
-    let lost = || crew(&env, "quell-keeper").is_empty() && crew(&env, "quell-standby").is_empty();
+    let lost =
+        || supervisors(&env, "quell-keeper").is_empty() && supervisors(&env, "quell-standby").is_empty();
     assert!(eventually(PATIENCE, lost));
     assert!(env.hit(&fault).is_some());
     let done = env.quell("sweep").finish();

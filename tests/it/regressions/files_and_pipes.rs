@@ -47,7 +47,7 @@ fn a_limit_on_the_size_of_files_killed_quell() {
         // stderr goes the way of stdout, a pipe: no limit can silence quell there.
         let limited = ["sh", "-c", r#"ulimit -f $0; exec "$@" 2>&1"#, limit];
         let done =
-            env.run().wrapped(limited).args(["--contain", setting.contain.word()]).sh("exit 5").finish();
+            env.run().wrapped(limited).args(["--contain", setting.contain.as_str()]).sh("exit 5").finish();
         let what = format!("{setting}, ulimit -f {limit}: {}, {:?}", done.status, done.stdout);
         let told = done.stdout.lines().filter(|line| line.starts_with("quell: ")).count();
         // Either it did not run at all, or it ran and only the record is missing.
@@ -157,7 +157,8 @@ fn the_reader_of_a_pipe_that_the_program_had_closed_waited_for_quell() {
             send.send(read.map(|_| text))
         });
         let extra = format!(r#"exec "$@" 3>{}"#, fifo.display());
-        let quell = env.run().wrapped(["sh", "-c", &extra, "sh"]).args(["--contain", setting.contain.word()]);
+        let quell =
+            env.run().wrapped(["sh", "-c", &extra, "sh"]).args(["--contain", setting.contain.as_str()]);
         let script = "echo first; echo third >&3; exec >&- 2>&- 3>&-; sleep $N & wait";
         let mut running = quell.script(script).start();
         let stdout_ended = running.wait_output_closed(PATIENCE);

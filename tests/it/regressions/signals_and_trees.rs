@@ -46,7 +46,7 @@ fn a_proc_of_another_pid_namespace_made_quell_signal_a_stranger() {
     }
     let env = TestEnv::new(User::Root);
     for contain in Contain::ALL {
-        let options = ["--contain", contain.word(), "--timeout", "1s"];
+        let options = ["--contain", contain.as_str(), "--timeout", "1s"];
         is_refused(&env, 125, |quell| quell.wrapped(unshare).args(options).sh(TRACE));
         // For this reason, and not because a number that it took for the root's happened to be free.
         let done = env.run().wrapped(unshare).args(options).sh(TRACE).finish();
@@ -62,7 +62,7 @@ fn a_term_soon_after_the_start_lost_the_outcome_of_the_root() {
     all_hold(2, &cases, |&(round, setting)| {
         let env = TestEnv::with(setting);
         let file = env.path("receipt.json");
-        let quell = env.run().args(["--contain", setting.contain.word(), "--receipt"]).args([&file]);
+        let quell = env.run().args(["--contain", setting.contain.as_str(), "--receipt"]).args([&file]);
         let mut running = quell.command(["sleep", &env.oracle.nap()]).start();
         // Any instant of the first 20 ms will do.
         thread::sleep(Duration::from_micros(500 + round as u64 * 7919 % 20_000));
@@ -99,7 +99,7 @@ fn a_job_that_stopped_its_keeper_was_never_stopped() {
     all_hold(cases.len(), &cases, |&(setting, ending)| {
         let env = TestEnv::with(setting);
         let file = env.path("receipt.json");
-        let options = ["--contain", setting.contain.word(), "--grace", "500ms", "--receipt"];
+        let options = ["--contain", setting.contain.as_str(), "--grace", "500ms", "--receipt"];
         let mut quell = env.run().args(options).args([&file]);
         if let Ending::Timeout = ending {
             quell = quell.args(["--timeout", "500ms"]);
@@ -128,8 +128,9 @@ fn a_job_that_stopped_its_keeper_was_never_stopped() {
     });
 }
 
-/// A wrapper whose shell leaves a child to the front, and notes its pid in the file `stray`.
-const WITH_A_CHILD: [&str; 4] = ["sh", "-c", r#"sleep $N >/dev/null 2>&1 & echo $! >stray; exec "$@""#, "sh"];
+/// A wrapper whose shell leaves a child to the front, and notes its pid in the file `leftover`.
+const WITH_A_CHILD: [&str; 4] =
+    ["sh", "-c", r#"sleep $N >/dev/null 2>&1 & echo $! >leftover; exec "$@""#, "sh"];
 
 fn noted(env: &TestEnv, file: &str) -> Option<Process> {
     Process::now(fs::read_to_string(env.path(file)).ok()?.trim().parse().ok()?)
@@ -141,18 +142,18 @@ fn taking_over_killed_a_child_of_the_callers() {
     all_hold(2, &my_settings(&Contain::ALL), |&setting| {
         let env = TestEnv::with(setting);
         let file = env.path("receipt.json");
-        let quell = env.run().wrapped(WITH_A_CHILD).args(["--contain", setting.contain.word()]);
+        let quell = env.run().wrapped(WITH_A_CHILD).args(["--contain", setting.contain.as_str()]);
         let quell = quell.args(["--receipt"]).args([&file]).env("N", env.oracle.nap());
         let mut running = quell.actor("setsid", None).start();
         running.wait_ready()?;
-        let stray = noted(&env, "stray").ok_or("the caller's child did not start")?;
+        let leftover = noted(&env, "leftover").ok_or("the caller's child did not start")?;
         running.keeper().ok_or("no keeper")?.signal("KILL");
         let status = running.wait_exit(PATIENCE).ok_or("no return")?;
         let what = format!("{setting}: {status}, {}", running.stderr());
-        if !stray.is_alive() {
+        if !leftover.is_alive() {
             return Err(format!("{what}: the caller's child was killed"));
         }
-        let alive: Vec<_> = env.oracle.survivors().into_iter().filter(|p| p.pid != stray.pid).collect();
+        let alive: Vec<_> = env.oracle.survivors().into_iter().filter(|p| p.pid != leftover.pid).collect();
         if !alive.is_empty() {
             return Err(format!("{what}: alive: {alive:?}"));
         }
@@ -171,7 +172,7 @@ fn an_unmarked_orphan_was_reported_as_gone_after_taking_over() {
     all_hold(1, &my_settings(&[Contain::Reaper]), |&setting| {
         let env = TestEnv::with(setting);
         let file = env.path("receipt.json");
-        let quell = env.run().wrapped(WITH_A_CHILD).args(["--contain", setting.contain.word()]);
+        let quell = env.run().wrapped(WITH_A_CHILD).args(["--contain", setting.contain.as_str()]);
         let orphan = "(env -i setsid sleep $N >/dev/null 2>&1 & echo $! >orphan)";
         let script = format!("{orphan}; echo ready >$QUELL_TEST_READY; wait; sleep $N");
         let mut running = quell.args(["--receipt"]).args([&file]).script(&script).start();
@@ -250,7 +251,7 @@ fn members_beyond_the_limit_of_open_files_were_never_asked() {
         let env = TestEnv::with(setting);
         let file = env.path("receipt.json");
         let limited = ["sh", "-c", r#"ulimit -n 24; exec "$@""#, "sh"];
-        let options = ["--contain", setting.contain.word(), "--grace", "10s", "--receipt"];
+        let options = ["--contain", setting.contain.as_str(), "--grace", "10s", "--receipt"];
         let quell = env.run().wrapped(limited).args(options).args([&file]);
         let mut running = quell.actor("askers", Some("60")).start();
         running.wait_ready()?;
@@ -278,7 +279,7 @@ fn a_chain_that_outlived_its_root_could_not_be_counted() {
     all_hold(1, &cases, |&(round, setting)| {
         let env = TestEnv::with(setting);
         let file = env.path("receipt.json");
-        let options = ["--contain", setting.contain.word(), "--grace", "40ms", "--receipt"];
+        let options = ["--contain", setting.contain.as_str(), "--grace", "40ms", "--receipt"];
         let width = if round % 2 == 0 { "1" } else { "8" };
         let mut running = env.run().args(options).args([&file]).actor("chain-exit", Some(width)).start();
         let what = format!("round {round}, {setting}, width {width}");
@@ -300,7 +301,8 @@ fn a_keeper_that_gave_a_long_grace_was_killed_for_its_silence() {
     all_hold(cases.len(), &cases, |&setting| {
         let env = TestEnv::with(setting);
         let file = env.path("receipt.json");
-        let options = ["--contain", setting.contain.word(), "--timeout", "2s", "--grace", "8s", "--receipt"];
+        let options =
+            ["--contain", setting.contain.as_str(), "--timeout", "2s", "--grace", "8s", "--receipt"];
         let script = r#"(trap "" TERM; exec sleep $N) & exec sleep $N"#;
         let done = env.run().args(options).args([&file]).script(script).finish();
         let receipt = receipt(&file)?;
@@ -317,7 +319,7 @@ fn a_keeper_that_gave_a_long_grace_was_killed_for_its_silence() {
 fn a_leak_was_forgotten_when_the_keeper_was_lost() {
     for setting in my_settings(&[Contain::Reaper, Contain::Cgroup]) {
         let env = TestEnv::with(setting);
-        let options = ["--contain", setting.contain.word(), "--leak", "fail", "--grace", "20s"];
+        let options = ["--contain", setting.contain.as_str(), "--leak", "fail", "--grace", "20s"];
         let script = r#"(trap "" TERM; echo >up; exec sleep $N) & until [ -e up ]; do sleep 0.01; done"#;
         let mut running = env.run().args(options).script(script).start();
         let stopping = || env.records().iter().any(|record| record.state == "stopping");
@@ -356,7 +358,7 @@ fn a_root_that_exited_at_once_in_a_pid_namespace_was_not_named() {
     for (round, setting) in times(rounds() / 8 + 1, &my_settings(&[Contain::Pidns])) {
         let env = TestEnv::with(setting);
         let file = env.path("receipt.json");
-        let options = ["--contain", setting.contain.word(), "--receipt"];
+        let options = ["--contain", setting.contain.as_str(), "--receipt"];
         let quell = env.run().args(options).args([&file]);
         let done = quell.script("sleep $N >/dev/null 2>&1 & exit 7").finish();
         assert_eq!(done.code(), Some(7), "{round}: {}", done.stderr);
@@ -376,7 +378,7 @@ fn the_tree_was_not_drawn_as_it_stood() {
     for setting in my_settings(&[Contain::Cgroup, Contain::Reaper, Contain::Pidns]) {
         let env = TestEnv::with(setting);
         let file = env.path("receipt.json");
-        let options = ["--contain", setting.contain.word(), "--until", "tree", "--receipt"];
+        let options = ["--contain", setting.contain.as_str(), "--until", "tree", "--receipt"];
         let quell = env.run().args(options).args([&file]);
         // Seen when the root exits, while it still is the shell's copy.
         let script = "(until [ -e go ]; do sleep 0.01; done; exec setsid sleep $N) & exit 3";

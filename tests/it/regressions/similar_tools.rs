@@ -36,7 +36,7 @@ fn a_member_that_ignores_term_is_gone_though_its_leader_died_first() {
     let script = "bash -c 'trap \"\" TERM; echo ready >$QUELL_TEST_READY; while :; do sleep $N; done' & wait";
     for setting in Setting::all() {
         let env = TestEnv::with(setting);
-        let job = env.start().args(["--contain", setting.contain.word()]).script(script).begin();
+        let job = env.start().args(["--contain", setting.contain.as_str()]).script(script).begin();
         let done = job.stop(&["--grace", "200ms"]);
         assert_eq!(done.code(), Some(0), "under {setting}: {}", done.stderr);
         says_gone(&job.receipt().expect("a receipt")).expect("gone");
@@ -49,7 +49,7 @@ fn what_the_root_left_behind_is_stopped_and_said_to_have_leaked() {
     for setting in Setting::all() {
         let env = TestEnv::with(setting);
         let script = "setsid sleep $N & echo ready >$QUELL_TEST_READY; exit 0";
-        let job = env.start().args(["--contain", setting.contain.word()]).script(script).begin();
+        let job = env.start().args(["--contain", setting.contain.as_str()]).script(script).begin();
         assert!(job.wait_over(PATIENCE), "under {setting}: {}", job.state());
         let receipt = job.receipt().expect("a receipt");
         assert_eq!(receipt["root"]["outcome"]["code"], 0, "under {setting}: {receipt}");
@@ -169,7 +169,7 @@ fn the_callers_group_gets_no_signal() {
 fn a_killed_keeper_leaves_no_program_behind() {
     for setting in Setting::all() {
         let env = TestEnv::with(setting);
-        let job = env.start().args(["--contain", setting.contain.word()]).actor("setsid", None).begin();
+        let job = env.start().args(["--contain", setting.contain.as_str()]).actor("setsid", None).begin();
         job.process("keeper").expect("a keeper").signal("KILL");
         assert!(job.wait_over(PATIENCE), "under {setting}: {}", job.state());
         let receipt = job.receipt().expect("a receipt");

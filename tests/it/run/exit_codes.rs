@@ -9,7 +9,7 @@ fn ends_with(env: &TestEnv, setting: Setting, kind: &str, n: i32, wanted: i32) -
     let program = env.actor_path();
     let words =
         [program.to_str().expect("UTF-8"), kind, env.oracle.token(), &n.to_string()].map(String::from);
-    let done = env.run().args(["--contain", setting.contain.word()]).command(words).finish();
+    let done = env.run().args(["--contain", setting.contain.as_str()]).command(words).finish();
     if done.shell_code() == wanted {
         Ok(())
     } else {
@@ -64,17 +64,17 @@ fn a_run_that_another_process_stops_says_why() {
     let run = begin(&[]);
     assert!(run.front.signal("TERM"));
     let done = run.finish();
-    assert!(done.stderr.starts_with("quell: stopped: TERM from pid "), "{}", done.stderr);
+    assert!(done.stderr.starts_with("quell: stopped by TERM from pid "), "{}", done.stderr);
     assert_eq!((done.code(), done.stderr.lines().count()), (Some(143), 1), "{}", done.stderr);
     let run = begin(&[]);
     assert_eq!(env.quell("stop").args(["it"]).finish().code(), Some(0));
     let done = run.finish();
-    assert!(done.stderr.starts_with("quell: stopped: pid "), "{}", done.stderr);
+    assert!(done.stderr.starts_with("quell: stopped by pid "), "{}", done.stderr);
     let mut owner = std::process::Command::new("sleep").arg(env.oracle.nap()).spawn().expect("sleep");
     let run = begin(&["--owner", &owner.id().to_string()]);
     owner.kill().expect("kill");
     owner.wait().expect("wait");
-    assert_eq!(run.finish().stderr, "quell: stopped: its owner is gone\n");
+    assert_eq!(run.finish().stderr, "quell: stopped because its owner is gone\n");
     let run = begin(&["--quiet"]);
     assert!(run.front.signal("TERM"));
     assert_eq!(run.finish().stderr, "");

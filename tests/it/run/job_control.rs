@@ -12,8 +12,8 @@ use quell_tests::{
     test_env::TestEnv,
 };
 
-/// Runs a scene in a fresh terminal for each containment that the user of the tests has here.
-pub(crate) fn in_a_terminal(name: &str, scene: impl Fn(&TestEnv, &Terminal<'_>, &str)) {
+/// Runs a test in a fresh terminal for each containment that the user of the tests has here.
+pub(crate) fn in_a_terminal(name: &str, test: impl Fn(&TestEnv, &Terminal<'_>, &str)) {
     if !has_program("tmux") {
         return skip(name, "no tmux here");
     }
@@ -22,13 +22,13 @@ pub(crate) fn in_a_terminal(name: &str, scene: impl Fn(&TestEnv, &Terminal<'_>, 
         if contain == Contain::Cgroup && me != quell_tests::host::User::Root {
             continue;
         }
-        eprintln!("under {}", contain.word());
+        eprintln!("under {}", contain.as_str());
         let env = TestEnv::as_me();
         let terminal = Terminal::open(&env);
-        scene(&env, &terminal, &format!("$Q run --contain {} --", contain.word()));
+        test(&env, &terminal, &format!("$Q run --contain {} --", contain.as_str()));
         drop(terminal);
         let left = env.leftovers_after(PATIENCE);
-        assert_eq!(left, Vec::<String>::new(), "under {}", contain.word());
+        assert_eq!(left, Vec::<String>::new(), "under {}", contain.as_str());
     }
 }
 
@@ -173,7 +173,9 @@ fn the_terminal_stays_a_terminal() {
 #[test]
 fn a_pipeline_reads_the_terminal() {
     in_a_terminal("a_pipeline_reads_the_terminal", |_, terminal, run| {
-        terminal.line(&format!("{run} cat | sed 's/^/got /'"));
+        // What is typed before the pipeline runs may be thrown away by the shell.
+        terminal.line(&format!("{run} bash -c 'echo ready; cat' | sed 's/^/got /'"));
+        terminal.wait_for_line("got ready");
         terminal.line("hello");
         terminal.key("C-d");
         terminal.wait_for_line("got hello");

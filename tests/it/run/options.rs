@@ -55,13 +55,13 @@ fn cwd_is_where_the_program_starts() {
     for setting in Setting::all() {
         let env = TestEnv::with(setting);
         fs::create_dir(env.path("there")).expect("mkdir");
-        let quell = env.run().args(["--contain", setting.contain.word(), "--cwd", "there"]);
+        let quell = env.run().args(["--contain", setting.contain.as_str(), "--cwd", "there"]);
         let done = quell.command(["pwd", "-P"]).finish();
         assert_eq!(
             done.stdout,
             format!("{}\n", utf8(&env.path("there").canonicalize().expect("it is there")))
         );
-        let done = env.run().args(["--contain", setting.contain.word()]).command(["pwd", "-P"]).finish();
+        let done = env.run().args(["--contain", setting.contain.as_str()]).command(["pwd", "-P"]).finish();
         assert_eq!(done.stdout, format!("{}\n", utf8(&env.dir().canonicalize().expect("it is there"))));
     }
 }
@@ -72,7 +72,7 @@ fn the_program_is_the_same_user_with_the_same_files() {
         let env = TestEnv::with(setting);
         let done = env
             .run()
-            .args(["--contain", setting.contain.word()])
+            .args(["--contain", setting.contain.as_str()])
             .sh("id -u; touch mine; stat -c %u mine")
             .finish();
         let outside = {
@@ -88,7 +88,7 @@ fn the_program_is_the_same_user_with_the_same_files() {
 fn until_tree_waits_for_the_last_process() {
     for setting in Setting::all() {
         let env = TestEnv::with(setting);
-        let quell = env.run().args(["--contain", setting.contain.word(), "--until", "tree"]);
+        let quell = env.run().args(["--contain", setting.contain.as_str(), "--until", "tree"]);
         let done = quell.sh("(setsid sh -c 'sleep 0.4; touch late' &) ; exit 4").finish();
         assert_eq!(done.code(), Some(4), "under {setting}: {}", done.stderr);
         assert!(env.path("late").exists(), "under {setting}: the tree was not waited for");
@@ -105,7 +105,7 @@ fn leak_says_what_becomes_of_what_the_root_left() {
             let file = env.path("receipt.json");
             let quell = env.run().args([
                 "--contain",
-                setting.contain.word(),
+                setting.contain.as_str(),
                 "--leak",
                 leak,
                 "--receipt",
@@ -140,7 +140,7 @@ fn the_receipt_tells_what_happened() {
     all_hold(settings.len(), &settings, |&setting| {
         let env = TestEnv::with(setting);
         let file = env.path("receipt.json");
-        let options = ["--contain", setting.contain.word(), "--timeout", "2s", "--grace", "200ms"];
+        let options = ["--contain", setting.contain.as_str(), "--timeout", "2s", "--grace", "200ms"];
         let quell =
             env.run().args(options).args(["--receipt", utf8(&file), "--name", "web", "--tag", "team=blue"]);
         let done = quell.actor("ignore-term", None).finish();
@@ -154,7 +154,7 @@ fn the_receipt_tells_what_happened() {
         assert_eq!(text(&receipt["root"]["outcome"]["kind"]), "signaled", "{what}");
         let held = text(&receipt["held"]["containment"]);
         assert!(
-            held == setting.contain.word() || (setting.contain == Contain::Cgroup && held == "scope"),
+            held == setting.contain.as_str() || (setting.contain == Contain::Cgroup && held == "scope"),
             "{what}"
         );
         assert!(receipt["held"]["defeated_by"].as_array().is_some_and(|list| !list.is_empty()), "{what}");
@@ -253,7 +253,7 @@ fn a_finished_run_leaves_its_record_and_no_record_leaves_none() {
 fn the_record_is_on_disk_before_the_program_runs() {
     for setting in Setting::all() {
         let env = TestEnv::with(setting);
-        let quell = env.run().args(["--contain", setting.contain.word()]);
+        let quell = env.run().args(["--contain", setting.contain.as_str()]);
         let done =
             quell.sh("cat $QUELL_HOME/jobs/*/spec.json >spec && cat $QUELL_HOME/jobs/*/state.jsonl").finish();
         assert_eq!(done.code(), Some(0), "under {setting}: {}", done.stderr);
@@ -282,7 +282,7 @@ fn signal_is_what_is_sent_first() {
         for signal in ["INT", "SIGINT", "int", "2"] {
             let env = TestEnv::with(setting);
             let file = env.path("receipt.json");
-            let options = ["--contain", setting.contain.word(), "--signal", signal, "--grace", "20s"];
+            let options = ["--contain", setting.contain.as_str(), "--signal", signal, "--grace", "20s"];
             // Without `set -m` the shell's background jobs would ignore INT and use up the grace.
             let quell = env.run().wrapped(UNIGNORED).args(options).args(["--receipt", utf8(&file)]).script(
                 "set -m; trap 'echo got INT; exit 7' INT; trap '' TERM; echo ready >$QUELL_TEST_READY; \
@@ -320,7 +320,7 @@ fn every_ending_signal_to_the_front_starts_a_stop() {
 fn the_number_of_processes_can_be_limited_or_is_refused() {
     for setting in Setting::all() {
         let env = TestEnv::with(setting);
-        let quell = env.run().args(["--contain", setting.contain.word(), "--limit-procs", "10"]);
+        let quell = env.run().args(["--contain", setting.contain.as_str(), "--limit-procs", "10"]);
         let done =
             quell.sh("for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do sleep 20 & done; wait").finish();
         if done.code() == Some(125) {

@@ -13,7 +13,7 @@ fn descriptors(setting: Setting, redirections: &str) -> (String, String) {
     let actor = env.actor_path().display().to_string();
     let exec = format!(r#"exec "$@" {redirections}"#);
     let fds = |file: &str| [actor.as_str(), "fds", env.oracle.token(), file].map(String::from);
-    let quell = env.run().wrapped(["sh", "-c", &exec, "sh"]).args(["--contain", setting.contain.word()]);
+    let quell = env.run().wrapped(["sh", "-c", &exec, "sh"]).args(["--contain", setting.contain.as_str()]);
     let done = quell.command(fds("with")).finish();
     assert_eq!(done.code(), Some(0), "{redirections} under {setting}: {}", done.stderr);
     let words: Vec<String> = env.user().prefix().into_iter().chain(fds("without")).collect();
@@ -85,7 +85,7 @@ fn stdin_reaches_the_program_to_the_last_byte() {
         let env = TestEnv::with(setting);
         let text: String = (0..20_000).map(|n| format!("{n}\n")).collect();
         let input = env.write("input", &text);
-        let quell = env.run().args(["--contain", setting.contain.word()]);
+        let quell = env.run().args(["--contain", setting.contain.as_str()]);
         let done = quell.stdin(File::open(input).expect("input")).command(["cat"]).finish();
         assert_eq!(done.code(), Some(0), "{}", done.stderr);
         assert!(done.stdout == text, "under {setting}: {} of {} bytes", done.stdout.len(), text.len());
@@ -121,7 +121,7 @@ fn the_program_starts_with_no_signal_blocked_or_ignored() {
     for setting in Setting::all() {
         let env = TestEnv::with(setting);
         let quell =
-            env.run().args(["--contain", setting.contain.word()]).command(["cat", "/proc/self/status"]);
+            env.run().args(["--contain", setting.contain.as_str()]).command(["cat", "/proc/self/status"]);
         let done = quell.wrapped(UNIGNORED).finish();
         for name in ["SigBlk:\t", "SigIgn:\t"] {
             let set = done.stdout.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("none");

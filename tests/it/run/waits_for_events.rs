@@ -49,7 +49,7 @@ fn waits_for_time(trace: &str, program: &str) -> Vec<String> {
 fn trace_of(setting: Setting, options: &[&str], program: &[&str]) -> Option<(String, Option<i32>)> {
     let env = TestEnv::with(setting);
     let quell = env.run().wrapped(["strace", "-f", "-o", "trace", "-e", WAITS]).args(options);
-    let done = quell.args(["--contain", setting.contain.word()]).command(program).finish();
+    let done = quell.args(["--contain", setting.contain.as_str()]).command(program).finish();
     Some((fs::read_to_string(env.path("trace")).ok()?, done.code()))
 }
 

@@ -367,3 +367,24 @@ fn root_does_not_sweep_what_an_ordinary_user_can_write() {
     env.quell("sweep").finish();
     assert!(job.is_over() && stranger.is_untouched());
 }
+
+#[test]
+fn a_job_is_stopped_though_another_process_answers_at_its_socket() {
+    let env = TestEnv::as_me();
+    for words in ["x\n", "{\"refused\":\"no\"}\n", "{\"signaled\":{\"sent\":1}}\n"] {
+        let job = env.start().args(["--grace", "300ms"]).command(["sleep", &env.oracle.nap()]).begin();
+        let socket = job.dir().join("control.sock");
+        fs::remove_file(&socket).expect("the keeper's socket");
+        let listener = UnixListener::bind(&socket).expect("another socket");
+        // It ends with the listener's last client: the keeper makes a new socket, and no client comes here any more.
+        let server = thread::spawn(move || {
+            let (mut client, _) = listener.accept().expect("a client");
+            let _ = client.read(&mut [0; 1024]);
+            let _ = client.write_all(words.as_bytes());
+        });
+        let done = job.stop(&[]);
+        assert_eq!(done.code(), Some(0), "{words}: {}{}", done.stdout, done.stderr);
+        assert_eq!(env.leftovers_after(PATIENCE), Vec::<String>::new(), "{words}");
+        server.join().expect("the server");
+    }
+}

@@ -127,20 +127,94 @@ fn a_trap_in_place_of_a_lock_or_the_index_stops_no_other_job() {
     }
 }
 
+/// Files that quell writes when a job ends.
+const FILES_OF_AN_END: [&str; 9] = [
+    "jobs/ID/state.new",
+    "jobs/ID/receipt.new",
+    "jobs/ID/receipt.json",
+    "jobs/ID/events.jsonl",
+    "jobs/ID/spec.json",
+    "jobs/ID/reserve",
+    "jobs/ID/control.sock",
+    "done/ID",
+    "live/.ID",
+];
+
 #[test]
-fn a_job_that_lays_traps_for_its_own_keeper_comes_to_its_end() {
+fn a_job_that_lays_traps_for_its_own_end_comes_to_it() {
     for trap in TRAPS {
-        let env = TestEnv::as_me();
-        let victim = env.write("victim", "precious");
-        let job = env.start().args(["--grace", "100ms"]).command(["sleep", &env.oracle.nap()]).begin();
-        for name in ["state.new", "receipt.new", "events.jsonl", "receipt.json"] {
-            lay(trap, &job.dir().join(name), &victim);
+        for how in ["kept", "lost"] {
+            let env = TestEnv::as_me();
+            let victim = env.write("victim", "precious");
+            let job = env.start().args(["--grace", "100ms"]).command(["sleep", &env.oracle.nap()]).begin();
+            if how == "lost" {
+                job.lose();
+            }
+            // Ten gigabytes of nothing can't be told from a specification that was damaged.
+            let files = FILES_OF_AN_END.iter().filter(|name| trap != "endless" || !name.contains("spec"));
+            for name in files {
+                lay(trap, &env.home().join(name.replace("ID", &job.id)), &victim);
+            }
+            let done = job.stop(&[]);
+            let what = format!("{trap}, {how}: {}{}", done.stdout, done.stderr);
+            assert!(done.code() == Some(0) || how == "lost" && done.code() == Some(5), "{what}");
+            assert!(env.oracle.survivors_after(PATIENCE).is_empty(), "a process lives: {what}");
+            assert!(job.is_over() && job.receipt().is_some(), "{what}");
+            let status = env.quell("status").args(["--json", &job.id]).finish();
+            assert_eq!(status.envelope()["data"]["job"]["state"], "ended", "{what}: {status:?}");
+            let list = env.quell("list").args(["--json"]).finish();
+            assert_eq!(list.envelope()["data"]["jobs"][0]["id"], job.id.as_str(), "{what}: {list:?}");
+            assert_eq!(fs::read_to_string(&victim).expect("the victim"), "precious", "{what}");
+            assert!(!victim.with_extension("new").exists(), "written through a link: {what}");
+            let removed = env.quell("rm").args([&job.id]).finish();
+            assert!(removed.code() == Some(0) && !job.dir().exists(), "{what}: {}", removed.stderr);
         }
-        let done = job.stop(&[]);
-        assert!(done.code().is_some(), "{trap}: {}", done.stderr);
-        assert!(env.oracle.survivors_after(PATIENCE).is_empty(), "{trap}: a process lives");
-        assert_eq!(fs::read_to_string(&victim).expect("the victim"), "precious", "{trap}");
-        assert!(!victim.with_extension("new").exists(), "{trap}: written through a link");
+    }
+}
+
+#[test]
+fn all_verbs_know_a_live_job_with_a_trap_in_place_of_a_record() {
+    for name in ["spec.json", "state.jsonl"] {
+        for trap in TRAPS.into_iter().chain(["deleted", "garbage", "empty"]) {
+            let env = TestEnv::as_me();
+            let victim = env.write("victim", "precious");
+            let job = env.start().args(["--name", "it"]).command(["sleep", &env.oracle.nap()]).begin();
+            let file = job.dir().join(name);
+            let after = |words: &[&str]| {
+                match trap {
+                    "deleted" => drop(fs::remove_file(&file)),
+                    "garbage" => fs::write(&file, "{").expect("damage"),
+                    "empty" => fs::write(&file, "").expect("damage"),
+                    trap => lay(trap, &file, &victim),
+                }
+                let done = env.quell(words[0]).args(&words[1..]).finish();
+                let what = format!("{trap} for {name}, {words:?}: {}{}", done.stdout, done.stderr);
+                assert_eq!(fs::read_to_string(&victim).expect("the victim"), "precious", "{what}");
+                (done, what)
+            };
+            for text in [&job.id, "it"] {
+                let (status, what) = after(&["status", "--json", text]);
+                assert_eq!(status.envelope()["data"]["job"]["state"], "running", "{what}");
+            }
+            let (list, what) = after(&["list", "--json"]);
+            let jobs = &list.envelope()["data"]["jobs"];
+            assert_eq!((list.code(), &jobs[0]["state"]), (Some(0), &"running".into()), "{what}");
+            assert_eq!(jobs[0]["name"], "it", "{what}");
+            let (stop, what) = after(&["stop", &job.id]);
+            assert_eq!(stop.code(), Some(0), "{what}");
+            // A specification that was damaged just before the stop is not made again.
+            if name == "state.jsonl" || !["garbage", "empty", "endless"].contains(&trap) {
+                let list = env.quell("list").args(["--json"]).finish();
+                let found = &list.envelope()["data"]["jobs"][0];
+                assert_eq!(
+                    (&found["state"], &found["name"]),
+                    (&"ended".into(), &"it".into()),
+                    "{what}: {list:?}"
+                );
+                let status = env.quell("status").args(["--json", "it"]).finish();
+                assert_eq!(status.envelope()["data"]["job"]["state"], "ended", "{what}: {status:?}");
+            }
+        }
     }
 }
 

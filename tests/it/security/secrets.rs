@@ -209,6 +209,65 @@ fn what_the_tree_shows_is_masked() {
     assert!(commands.iter().any(|command| command.contains("program *** --token=***")), "{commands:?}");
 }
 
+/// A command line is shown without the blanks at its end, which a program may have put there as padding.
+#[test]
+fn a_masked_value_that_ends_in_a_blank_is_masked_at_the_end_of_a_command_line() {
+    let env = TestEnv::as_me();
+    let secret = format!(" {SECRET}  ");
+    let script = format!("sleep {}; :", env.oracle.nap());
+    let start = env.start().env("TOKEN", &secret).args(["--mask", "TOKEN", "--grace", "100ms"]);
+    let job = start.command(["bash", "-c", &script, &secret]).begin();
+    let tree = env.quell("tree").args([&job.id]).finish();
+    assert!(tree.stdout.contains("***") && !tree.stdout.contains(&SECRET[..7]), "{}", tree.stdout);
+    // The process that calls `quell stop` has it at the end, too.
+    let words = env.quell("stop").args([&job.id]).words();
+    let words: Vec<String> = words.iter().map(|word| format!("'{}'", word.to_string_lossy())).collect();
+    let done = env.run().args(["--no-record"]).command([
+        "sh",
+        "-c",
+        &format!("{}; exit $?", words.join(" ")),
+        &secret,
+    ]);
+    assert_eq!(done.finish().code(), Some(0));
+    assert!(job.receipt().expect("a receipt")["actor"]["command"].to_string().contains("***"));
+    assert_eq!(shown_with_secret(&job.dir()), Vec::<String>::new());
+}
+
+/// The names of files are masked, whichever process writes about them.
+#[test]
+fn the_audit_log_and_a_restart_mask_the_program_and_its_files() {
+    let env = TestEnv::as_me();
+    let [program, cwd, input] = ["program", "cwd", "input"].map(|name| env.path(&format!("{name}-{SECRET}")));
+    let start = || env.start().env("TOKEN", SECRET).args(["--mask", "TOKEN"]);
+    let make = || {
+        std::os::unix::fs::symlink("/bin/sleep", &program).expect("a link");
+        fs::create_dir(&cwd).expect("mkdir");
+        fs::write(&input, "").expect("a file");
+    };
+    make();
+    let start_all = start().args(["--cwd"]).args([&cwd]).args(["--stdin"]).args([&input]);
+    let job = start_all.command([program.as_os_str(), env.oracle.nap().as_ref()]).begin();
+    let log = fs::read_to_string(env.home().join("audit.jsonl")).expect("a log");
+    assert!(log.contains("\"act\"") && log.contains("program-***"), "{log}");
+    assert!(!log.contains(&SECRET[..7]), "{log}");
+    for json in [&[][..], &["--json"]] {
+        for gone in [&program, &input, &cwd] {
+            let aside = env.path("aside");
+            fs::rename(gone, &aside).expect("rename");
+            let done = env.quell("restart").args([&job.id]).args(json).finish();
+            let said = format!("{}{}", done.stdout, done.stderr);
+            assert_ne!(done.code(), Some(0), "{said}");
+            assert!(said.contains("***") && !said.contains(&SECRET[..7]), "{said}");
+            fs::rename(&aside, gone).expect("rename");
+        }
+    }
+    let own = env.write("own.toml", "[guard]\ndeny = [\"start\"]\n");
+    let done = start().env("QUELL_CONFIG", own).command([&program]).finish();
+    assert_ne!(done.code(), Some(0), "{}", done.stderr);
+    let log = fs::read_to_string(env.home().join("audit.jsonl")).expect("a log");
+    assert!(log.contains("VERB_DENIED") && !log.contains(&SECRET[..7]), "{log}");
+}
+
 /// A command line is shown up to a length, and a value may lie across that place.
 #[test]
 fn a_masked_value_at_the_cut_of_a_command_line_is_masked_in_the_tree() {
@@ -308,6 +367,53 @@ fn the_errors_of_all_verbs_are_masked_and_so_is_the_name_of_the_caller() {
     assert!(!log.contains(&SECRET[..7]), "{log}");
 }
 
+/// Also before the settings are read, where they can't be, and in decisions.
+#[test]
+fn usage_errors_bad_variables_and_decisions_are_masked() {
+    let env = TestEnv::as_me();
+    fs::create_dir(env.path("tests")).expect("mkdir");
+    let said = |quell: Quell<'_>| {
+        let done = quell.env("TOKEN", SECRET).env("QUELL_START_MASK", "TOKEN").finish();
+        let said = format!("{}{}", done.stdout, done.stderr);
+        assert!(said.contains("***") && !said.contains(&SECRET[..7]), "{said}");
+    };
+    for json in [&[][..], &["--json"]] {
+        for line in [
+            "start --env S -- true",
+            "start --tag S -- true",
+            "start --timeout S -- true",
+            "start --owner S -- true",
+            "start --contain S -- true",
+            "kill --signal S 4000000",
+            "signal job S",
+            "gc --max-age S",
+            "guard check test -- pytest S",
+            "guard check test --scope tests -- pytest /x/S",
+            "guard check kill S",
+            "guard check service start S",
+            "guard check verb S",
+            "S",
+        ] {
+            let words = line.split(' ').map(|word| word.replace('S', SECRET));
+            let mut words: Vec<String> = words.collect();
+            let at = if words[0] == "guard" { 3 } else { 1 };
+            words.splice(at..at, json.iter().map(ToString::to_string));
+            said(env.quell(&words[0]).args(&words[1..]));
+        }
+        for variable in ["QUELL_STOP_GRACE", "QUELL_LOG", "QUELL_CONFIG"] {
+            said(env.quell("start").args(json).env(variable, format!("/none/{SECRET}")).command(["true"]));
+            said(env.quell("test").args(json).env(variable, format!("/none/{SECRET}")).command(["true"]));
+        }
+    }
+    // A file can't be used, and the variable still counts, also in the log.
+    env.write("quell.toml", "[stop]\ngrace = 1\n");
+    let named =
+        env.quell("kill").args([SECRET]).env("TOKEN", SECRET).env("QUELL_START_MASK", "TOKEN").finish();
+    assert_eq!(named.code(), Some(2), "{}", named.stderr);
+    let log = fs::read_to_string(env.home().join("audit.jsonl")).expect("a log");
+    assert!(log.contains("bad_config") && !log.contains(&SECRET[..7]), "{log}");
+}
+
 /// The reason of a refusal shows a word in its plain form, escaped and cut: a value must not be left over in it.
 #[test]
 fn a_masked_value_is_in_no_refusal_however_it_is_written() {
@@ -354,6 +460,32 @@ fn the_evidence_of_tests_is_masked() {
     }
     let log = fs::read_to_string(env.home().join("audit.jsonl")).expect("a log");
     assert!(!log.contains(SECRET), "{log}");
+}
+
+#[test]
+fn the_names_of_tests_are_masked() {
+    let env = TestEnv::as_me();
+    // The second name is cut, within the value.
+    let long = format!("{}{SECRET}", "x".repeat(500 - 8));
+    let text = format!(
+        "#!/bin/sh\nprintf 'running 3 tests\ntest a::{SECRET} ... FAILED\ntest {long} ... FAILED\n'\n\
+        printf 'test {SECRET}::b ... '\nexit 101\n"
+    );
+    env.script("cargo", &text);
+    let evidence = env.path("evidence.json");
+    let run = || {
+        let call = env.quell("test").env("TOKEN", SECRET).env("QUELL_START_MASK", "TOKEN");
+        call.args(["--max-output", "2", "--evidence"]).args([&evidence])
+    };
+    let done = run().command(["./cargo", "test"]).finish();
+    assert!(done.stdout.contains("failed: a::***"), "{}{}", done.stdout, done.stderr);
+    let done = run().args(["--json"]).command(["./cargo", "test"]).finish();
+    let data = &done.envelope()["data"];
+    assert_eq!(data["failed_tests"][0], "a::***", "{data:#}");
+    assert_eq!(data["running_test"], "***::b", "{data:#}");
+    assert!(data["failed_tests"][1].as_str().is_some_and(|name| name.ends_with("x***…")), "{data:#}");
+    let text = fs::read_to_string(&evidence).expect("the evidence");
+    assert!(text.contains("a::***") && !text.contains(&SECRET[..7]), "{text}");
 }
 
 #[test]

@@ -129,6 +129,12 @@ fn a_jobs_words_come_back_as_text() {
         assert!(verb == "events" || done.envelope()["data"].to_string().contains('\u{202e}'), "{verb}");
     }
     is_harmless("stats", &env.quell("stats").args(["--by-tag", "k"]).finish());
+    // Files that people read with other tools.
+    for file in ["spec.json", "receipt.json", "events.jsonl", "state.jsonl"].map(|name| job.dir().join(name))
+    {
+        assert_eq!(obeyed(&fs::read_to_string(&file).expect("a file")), None, "{file:?}");
+    }
+    assert_eq!(obeyed(&fs::read_to_string(env.home().join("audit.jsonl")).expect("a log")), None);
 }
 
 #[test]
@@ -193,6 +199,22 @@ fn logs_on_a_terminal_pass_colors_and_text_alone() {
     // Into a pipe nothing is changed.
     for options in [&[][..], &["--stdout"], &["--raw"], &["-f"]] {
         assert_eq!(logs(options).finish().stdout, said, "{options:?}");
+    }
+}
+
+#[test]
+fn colors_of_tests_do_not_hide_the_summary() {
+    if !has_program("script") {
+        return skip("colors_of_tests_do_not_hide_the_summary", "there is no script(1)");
+    }
+    let env = TestEnv::as_me();
+    for stream in ["", " >&2"] {
+        let hiding = env.quell("test").sh(&format!(r"printf 'ok\033[30;40m\n'{stream}; exit 1"));
+        let text = on_a_terminal(&env, &hiding);
+        let coloured = text.find("\x1b[30;40m").unwrap_or_else(|| panic!("no color: {text:?}"));
+        let summary = text.find("quell: fail").unwrap_or_else(|| panic!("no summary: {text:?}"));
+        let reset = text[coloured..].find("\x1b[0m").map(|at| coloured + at);
+        assert!(reset.is_some_and(|reset| reset < summary), "{stream}: {text:?}");
     }
 }
 

@@ -5,7 +5,9 @@ use std::{fs, time::Duration};
 use quell_tests::{
     eventually,
     host::{Contain, Setting},
+    oracle::Process,
     run::{PATIENCE, Quell},
+    skip,
     test_env::TestEnv,
 };
 use serde_json::{Value, json};
@@ -31,7 +33,7 @@ fn a_process_that_died_of_the_request_exited_on_it_even_with_no_grace() {
         let env = TestEnv::with(setting);
         let job = env
             .start()
-            .args(["--contain", setting.contain.word()])
+            .args(["--contain", setting.contain.as_str()])
             // A shell's child is deaf to TERM until it has become its program.
             .script(
                 "for i in 1 2 3; do sleep $N & until grep -q sleep /proc/$!/comm; do :; done; done
@@ -59,7 +61,7 @@ fn a_slow_handler_was_still_running_and_ignored_nothing() {
         let env = TestEnv::with(setting);
         let job = env
             .start()
-            .args(["--contain", setting.contain.word()])
+            .args(["--contain", setting.contain.as_str()])
             .script("trap 'sleep $N' TERM; echo ready >$QUELL_TEST_READY; while :; do sleep 0.01; done")
             .begin();
         let stopped = job.stop(&["--grace", "200ms"]);
@@ -372,7 +374,7 @@ fn clean_end(env: &TestEnv, receipt: &Value) -> Result<(), String> {
 fn a_root_that_is_asked_alone_shuts_its_workers_down_in_order() {
     for setting in Setting::all() {
         let env = TestEnv::with(setting);
-        let contain = ["--contain", setting.contain.word(), "--grace", "30s"];
+        let contain = ["--contain", setting.contain.as_str(), "--grace", "30s"];
         let start = || env.start().args(contain).env("D", env.dir());
         let job = start().args(["--ask", "root"]).script(SUPERVISOR).begin();
         assert_eq!(job.stop(&[]).code(), Some(0), "{setting}");
@@ -421,7 +423,8 @@ fn what_a_root_that_was_asked_alone_leaves_behind_is_asked_and_then_killed() {
         echo ready >$QUELL_TEST_READY; while :; do sleep 0.02; done";
     for setting in Setting::all() {
         let env = TestEnv::with(setting);
-        let start = env.start().args(["--contain", setting.contain.word(), "--ask", "root", "--grace", "2s"]);
+        let start =
+            env.start().args(["--contain", setting.contain.as_str(), "--ask", "root", "--grace", "2s"]);
         let job = start.env("D", env.dir()).script(script).begin();
         let stopped = job.stop(&[]);
         assert_eq!(stopped.code(), Some(0), "{setting}: {}", stopped.stderr);
@@ -456,7 +459,7 @@ fn what_a_root_that_was_asked_alone_leaves_behind_is_asked_and_then_killed() {
 fn a_root_that_was_asked_alone_and_does_not_end_is_killed_with_all_others_after_the_grace() {
     for setting in Setting::all() {
         let env = TestEnv::with(setting);
-        let start = env.start().args(["--contain", setting.contain.word(), "--ask", "root"]);
+        let start = env.start().args(["--contain", setting.contain.as_str(), "--ask", "root"]);
         let script = "trap '' TERM; (trap 'echo hit >>$D/err' TERM; : >$D/up; exec sleep $N) &
             until [ -e $D/up ] && grep -q sleep /proc/$!/comm; do sleep 0.01; done
             echo ready >$QUELL_TEST_READY; while :; do sleep 0.02; done";
@@ -484,7 +487,7 @@ fn a_process_that_died_of_another_signal_did_not_exit_on_the_request() {
         for (signal, fate) in [("KILL", "killed"), ("SEGV", "ended"), ("TERM", "exited_on_ask")] {
             let script = "trap \"trap - $S; kill -$S \\$\\$\" TERM
                 echo ready >$QUELL_TEST_READY; while :; do sleep 0.01; done";
-            let start = env.start().args(["--contain", setting.contain.word()]);
+            let start = env.start().args(["--contain", setting.contain.as_str()]);
             let job = start.env("S", signal).script(script).begin();
             assert_eq!(job.stop(&["--grace", "20s"]).code(), Some(0), "{setting}, {signal}");
             let receipt = job.receipt().expect("a receipt");
@@ -506,12 +509,12 @@ fn a_worker_that_its_root_has_killed_was_killed_and_did_not_exit() {
         echo ready >$QUELL_TEST_READY; while :; do sleep 0.01; done";
     for setting in Setting::all() {
         let env = TestEnv::with(setting);
-        for (ask, unknown) in [("tree", "ended"), ("root", "exited")] {
-            let start = env.start().args(["--contain", setting.contain.word(), "--ask", ask]);
+        for ask in ["tree", "root"] {
+            let start = env.start().args(["--contain", setting.contain.as_str(), "--ask", ask]);
             let job = start.script(script).begin();
             assert_eq!(job.stop(&["--grace", "20s"]).code(), Some(0), "{setting}, {ask}");
             let receipt = job.receipt().expect("a receipt");
-            let fate = if kernel_tells(&env) { "killed" } else { unknown };
+            let fate = if kernel_tells(&env) { "killed" } else { "ended" };
             let worker = format!("sleep {}", env.oracle.nap());
             assert_eq!(fates(&receipt, &worker), [fate], "{setting}, {ask}: {receipt:#}");
             let root = fates(&receipt, "bash").first().cloned();
@@ -530,4 +533,88 @@ fn a_request_to_what_the_root_has_left_is_not_said_to_have_gone_to_the_root() {
     assert!(done.stderr.contains("1 process outlived the command"), "{}", done.stderr);
     assert!(done.stderr.contains(", TERM at "), "{}", done.stderr);
     assert!(!done.stderr.contains("to the root"), "{}", done.stderr);
+}
+
+/// A member of a live job by its command line, as `quell tree` shows it. The keeper has seen it then.
+fn member(env: &TestEnv, id: &str, command: &str) -> Process {
+    let tree = env.quell("tree").args(["--json", id]).finish().envelope();
+    let members = tree["data"]["processes"].as_array().cloned().unwrap_or_default();
+    let found = members.iter().find(|member| member["command"] == command);
+    let pid = found.and_then(|member| member["pid"].as_u64()).unwrap_or_else(|| panic!("{tree:#}"));
+    Process::now(pid as u32).expect("alive")
+}
+
+#[test]
+fn a_member_that_another_process_has_killed_was_killed_and_did_not_exit() {
+    // An orphan, which the keeper reaps, and a process that its own parent reaps.
+    let ready = "sleep $N & until grep -q sleep /proc/$!/comm; do :; done; echo ready >$QUELL_TEST_READY";
+    let scripts = [
+        ("--until=tree", format!("{ready}; sleep 9$N &")),
+        ("--until=root", format!("({ready}; wait; sleep 9$N) & exec sleep 8$N")),
+    ];
+    for setting in Setting::all() {
+        let env = TestEnv::with(setting);
+        for (until, script) in &scripts {
+            let job = env.start().args(["--contain", setting.contain.as_str(), until]).script(script).begin();
+            let command = format!("sleep {}", env.oracle.nap());
+            let victim = member(&env, &job.id, &command);
+            assert!(victim.signal("KILL"), "{setting}, {until}");
+            assert!(eventually(PATIENCE, || Process::now(victim.pid).is_none()), "{setting}, {until}");
+            assert_eq!(job.stop(&[]).code(), Some(0), "{setting}, {until}");
+            let receipt = job.receipt().expect("a receipt");
+            // Before Linux 6.15 only its parent knows what a process died of.
+            let is_reaped_by_quell = *until == "--until=tree" && setting.contain != Contain::Pidns;
+            let fate = if is_reaped_by_quell || kernel_tells(&env) { "killed" } else { "ended" };
+            assert_eq!(fates(&receipt, &command), [fate], "{setting}, {until}: {receipt:#}");
+        }
+    }
+}
+
+#[test]
+fn the_end_of_a_pid_namespace_whose_init_was_killed_is_told_as_that() {
+    let me = TestEnv::as_me().user();
+    if let Err(why) = Contain::Pidns.available(me) {
+        return skip("the_end_of_a_pid_namespace_whose_init_was_killed_is_told_as_that", &why);
+    }
+    let env = TestEnv::for_containment(me, Contain::Pidns);
+    let script = "sleep $N & until grep -q sleep /proc/$!/comm; do :; done; echo ready >$QUELL_TEST_READY";
+    for (then, root, cause) in
+        [("; wait", "killed", "external_signal"), ("; until [ -e go ]; do :; done", "exited", "own_exit")]
+    {
+        let start = env.start().args(["--contain", "pidns", "--until", "tree"]);
+        let job = start.script(&format!("{script}{then}")).begin();
+        let command = format!("sleep {}", env.oracle.nap());
+        member(&env, &job.id, &command);
+        if root == "exited" {
+            env.write("go", "");
+            assert!(eventually(PATIENCE, || job.events().contains(&"root_exited".to_owned())));
+        }
+        // The record names the init.
+        assert!(job.process("root").expect("alive").signal("KILL"));
+        assert!(job.wait_over(PATIENCE));
+        let receipt = job.receipt().expect("a receipt");
+        assert_eq!(receipt["cause"], cause, "{receipt:#}");
+        assert_eq!(fates(&receipt, "bash"), [root], "{receipt:#}");
+        let fate = if kernel_tells(&env) { "killed" } else { "ended" };
+        assert_eq!(fates(&receipt, &command), [fate], "{receipt:#}");
+        let warnings = receipt["warnings"].to_string();
+        assert!(warnings.contains("the init of its PID namespace"), "{receipt:#}");
+        let status = env.quell("status").args(["--json", &job.id]).finish().envelope();
+        assert!(status["data"]["job"]["outlived"].is_null(), "no process was stopped: {status:#}");
+    }
+}
+
+/// A process that is first seen in the middle of its exec has no command line then.
+#[test]
+fn a_command_line_that_could_not_be_read_at_first_is_read_before_the_first_signal() {
+    let env = TestEnv::as_me();
+    let job = env.start().script("$A no-command-line $T & wait").begin();
+    let seen = member(&env, &job.id, "[actor]");
+    assert!(seen.signal("USR1"));
+    let has_it = || Process::now(seen.pid).is_some_and(|now| now.command.contains("no-command-line"));
+    assert!(eventually(PATIENCE, has_it));
+    assert_eq!(job.stop(&[]).code(), Some(0));
+    let receipt = job.receipt().expect("a receipt");
+    let actor = format!("{} no-command-line", env.actor_path().display());
+    assert_eq!(fates(&receipt, &actor), ["exited_on_ask"], "{receipt:#}");
 }

@@ -62,7 +62,8 @@ fn traced_stop(setting: Setting, kind: &str, arg: Option<&str>, stop: Stop) -> R
     let trace = env.path("trace");
     let calls = format!("trace=execve,prctl,{}", SIGNAL_CALLS.join(","));
     let strace = ["strace", "-f", "-o", "trace", "--decode-fds=pidfd", "-e", &calls];
-    let mut quell = env.run().wrapped(strace).args(["--contain", setting.contain.word(), "--grace", "200ms"]);
+    let mut quell =
+        env.run().wrapped(strace).args(["--contain", setting.contain.as_str(), "--grace", "200ms"]);
     if stop == Stop::Timeout {
         // strace makes a start slow.
         quell = quell.args(["--timeout", "1s"]);

@@ -1,6 +1,6 @@
 //! Many at once: starts, stops, names; and stops of jobs in every state, of keepers that don't answer too.
 //!
-//! `QUELL_TEST_CROWD` says how many jobs the largest crowd has (100).
+//! `QUELL_TEST_CROWD` says how many jobs the largest test starts (100).
 
 use std::{collections::BTreeSet, env, fs, thread};
 
@@ -12,9 +12,9 @@ use quell_tests::{
     test_env::TestEnv,
 };
 
-use crate::recovery::crash::{crew, signal_all, spread};
+use crate::recovery::crash::{signal_all, spread, supervisors};
 
-fn crowd() -> usize {
+fn job_count() -> usize {
     env::var("QUELL_TEST_CROWD").ok().and_then(|n| n.parse().ok()).unwrap_or(100)
 }
 
@@ -29,7 +29,7 @@ fn is_quiet(env: &TestEnv, what: &str) {
 
 #[test]
 fn a_crowd_of_starts_is_all_there_and_all_gone_after_one_stop() {
-    let (env, count) = (TestEnv::as_me(), crowd());
+    let (env, count) = (TestEnv::as_me(), job_count());
     all_hold(40, &all(count), |round| {
         let done = env.start().command(["sleep", &env.oracle.nap()]).finish();
         if done.code() == Some(0) { Ok(()) } else { Err(format!("start {round}: {}", done.stderr)) }
@@ -44,14 +44,14 @@ fn a_crowd_of_starts_is_all_there_and_all_gone_after_one_stop() {
     let receipts: Vec<serde_json::Value> = live.iter().filter_map(|id| env.job(id).receipt()).collect();
     assert_eq!(receipts.len(), count);
     receipts.iter().for_each(|receipt| says_gone(receipt).expect("gone"));
-    is_quiet(&env, "the crowd");
+    is_quiet(&env, "many jobs");
 }
 
 #[test]
 fn a_stop_at_once_after_the_start_leaves_nothing_in_the_background() {
     all_hold(4, &spread(2), |&(round, setting)| {
         let env = TestEnv::enclosed(setting);
-        let quell = env.start().args(["--contain", setting.contain.word(), "--grace", "200ms"]);
+        let quell = env.start().args(["--contain", setting.contain.as_str(), "--grace", "200ms"]);
         let job = quell.command(["sleep", &env.oracle.nap()]).begin();
         let done = job.stop(&[]);
         let what = format!("round {round}, {setting}");
@@ -69,7 +69,7 @@ fn a_stop_at_once_after_the_start_leaves_nothing_in_the_background() {
 fn a_stop_in_the_midst_of_a_start_is_right() {
     all_hold(3, &spread(3), |&(round, setting)| {
         let env = TestEnv::enclosed(setting);
-        let quell = env.start().args(["--contain", setting.contain.word(), "--grace", "200ms"]);
+        let quell = env.start().args(["--contain", setting.contain.as_str(), "--grace", "200ms"]);
         let mut start = quell.command(["sleep", &env.oracle.nap()]).start();
         let pause = crate::stop::races::pause_up_to(15_000);
         let stop = env.quell("stop").args(["--all"]).finish();
@@ -164,7 +164,7 @@ fn of_many_starts_with_one_name_one_wins() {
 fn a_job_that_waits_for_its_tree_can_be_stopped() {
     for setting in Setting::all() {
         let env = TestEnv::with(setting);
-        let quell = env.start().args(["--until", "tree", "--contain", setting.contain.word()]);
+        let quell = env.start().args(["--until", "tree", "--contain", setting.contain.as_str()]);
         let job = quell.args(["--grace", "300ms"]).actor("daemon-exit", None).begin();
         let root_gone = || job.events().contains(&"root_exited".to_owned());
         assert!(eventually(PATIENCE, root_gone), "{setting}: {:?}", job.events());
@@ -202,9 +202,9 @@ fn a_job_whose_keepers_are_asleep_can_be_stopped() {
     all_hold(cases.len(), &cases, |&(names, setting)| {
         let what = format!("{names:?}, {setting}");
         let env = TestEnv::with(setting);
-        let quell = env.start().args(["--contain", setting.contain.word(), "--grace", "300ms"]);
+        let quell = env.start().args(["--contain", setting.contain.as_str(), "--grace", "300ms"]);
         let job = quell.actor("setsid", None).begin();
-        let sleepers: Vec<_> = names.iter().flat_map(|name| crew(&env, name)).collect();
+        let sleepers: Vec<_> = names.iter().flat_map(|name| supervisors(&env, name)).collect();
         if !signal_all("STOP", &sleepers) {
             return Err(format!("{what}: no process was stopped"));
         }

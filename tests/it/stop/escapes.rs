@@ -89,7 +89,7 @@ fn check(case: &Case) -> Result<(), String> {
     let receipt_file = env.path("receipt.json");
     let mut quell = env
         .run()
-        .args(["--contain", case.setting.contain.word(), "--grace", "300ms", "--receipt"])
+        .args(["--contain", case.setting.contain.as_str(), "--grace", "300ms", "--receipt"])
         .args([&receipt_file]);
     quell = match case.actor.script {
         Some(script) => quell.script(script),

@@ -29,7 +29,7 @@ fn the_root_stays_a_corpse_until_its_tree_is_gone() {
     // In a PID namespace it is its init that is pinned.
     for setting in Setting::all().into_iter().filter(|setting| setting.contain != Contain::Pidns) {
         let env = TestEnv::with(setting);
-        let quell = env.start().args(["--until", "tree", "--contain", setting.contain.word()]);
+        let quell = env.start().args(["--until", "tree", "--contain", setting.contain.as_str()]);
         let job = quell.args(["--grace", "300ms"]).actor("daemon-exit", None).begin();
         let root_gone = || job.events().contains(&"root_exited".to_owned());
         assert!(eventually(PATIENCE, root_gone), "{setting}: {:?}", job.events());
@@ -68,7 +68,7 @@ fn the_marker_search_kills_a_process_outside_the_tree() {
     for setting in Setting::all().into_iter().filter(|setting| setting.user == me) {
         let env = TestEnv::as_me();
         let file = env.path("receipt.json");
-        let quell = env.run().args(["--contain", setting.contain.word(), "--grace", "300ms"]);
+        let quell = env.run().args(["--contain", setting.contain.as_str(), "--grace", "300ms"]);
         let mut running = quell.args(["--receipt"]).args([&file]).actor("tree", None).start();
         running.wait_ready().expect("ready");
         let marked = marked(&env);
@@ -194,7 +194,7 @@ fn the_end_of_a_background_job_is_on_the_disk_when_its_last_process_goes() {
 fn the_exit_code_of_the_root_is_not_lost_with_the_keeper() {
     for setting in Setting::all() {
         let env = TestEnv::with(setting);
-        let quell = env.start().args(["--until", "tree", "--contain", setting.contain.word()]);
+        let quell = env.start().args(["--until", "tree", "--contain", setting.contain.as_str()]);
         let script = "setsid sleep $N >/dev/null 2>&1 & echo ready >$QUELL_TEST_READY; exit 7";
         let job = quell.script(script).begin();
         let root_gone = || job.events().contains(&"root_exited".to_owned());
@@ -211,7 +211,7 @@ fn the_exit_code_of_the_root_is_not_lost_with_the_keeper() {
 fn the_ask_and_the_members_are_not_lost_with_the_keeper() {
     for setting in Setting::all() {
         let env = TestEnv::with(setting);
-        let quell = env.start().args(["--contain", setting.contain.word(), "--grace", "40s"]);
+        let quell = env.start().args(["--contain", setting.contain.as_str(), "--grace", "40s"]);
         let script = "(exec sleep $N) & one=$!; trap '' TERM; (exec sleep $N) & two=$!
             for pid in $one $two; do until grep -q sleep /proc/$pid/comm; do :; done; done
             echo ready >$QUELL_TEST_READY; wait";
@@ -236,7 +236,7 @@ fn the_ask_and_the_members_are_not_lost_with_the_keeper() {
         assert!(used.is_some_and(|used| (0.0..40.0).contains(&used)), "{setting}: {used:?}");
         // None ended unasked.
         assert!(members.iter().all(|member| member["fate"] != "exited"), "{setting}: {receipt:#}");
-        assert!(stop.stdout.contains("TERM at") && stop.stdout.contains("keeper was killed"), "{stop:?}");
+        assert!(stop.stdout.contains("TERM at") && stop.stdout.contains("keeper was lost"), "{stop:?}");
     }
 }
 
@@ -247,7 +247,7 @@ fn what_an_ended_program_had_written_is_not_lost_with_its_keeper() {
         let env = TestEnv::with(setting);
         let script =
             "echo ready >$QUELL_TEST_READY; until [ -e go ]; do sleep 0.01; done; seq 1 9999; touch written";
-        let job = env.start().args(["--contain", setting.contain.word()]).script(script).begin();
+        let job = env.start().args(["--contain", setting.contain.as_str()]).script(script).begin();
         let (keeper, root) = (job.process("keeper").expect("a keeper"), job.process("root").expect("a root"));
         // Its standby would have it go on after three seconds.
         let standby = job.process("standby").expect("a standby");
@@ -270,7 +270,7 @@ fn what_an_ended_program_had_written_is_not_lost_with_its_keeper() {
 fn a_job_without_a_record_belongs_to_the_holder_of_its_lock() {
     for setting in Setting::all() {
         let env = TestEnv::with(setting);
-        let quell = env.start().args(["--contain", setting.contain.word(), "--grace", "300ms"]);
+        let quell = env.start().args(["--contain", setting.contain.as_str(), "--grace", "300ms"]);
         let job = quell.command(["sleep", &env.oracle.nap()]).begin();
         let root = job.process("root").expect("a root");
         fs::remove_file(job.dir().join("state.jsonl")).expect("a state");

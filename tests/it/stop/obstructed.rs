@@ -2,18 +2,21 @@
 //! delete its record, or have a process that can't be killed.
 
 use std::{
-    fs,
-    io::ErrorKind,
+    fs::{self, Permissions},
+    io::{ErrorKind, Write},
+    os::unix::fs::{PermissionsExt, chown, symlink},
     path::{Path, PathBuf},
+    process::{Command, Stdio},
     time::Duration,
 };
 
 use quell_tests::{
     eventually,
     evidence::verdict,
-    host::{Contain, Setting, am_root, has_program},
+    host::{Contain, NOBODY, Setting, User, am_root, has_program},
     jobs::Background,
     oracle::Process,
+    outsider::Outsider,
     run::{Finished, PATIENCE},
     skip,
     test_env::{TestEnv, copy_program},
@@ -53,7 +56,7 @@ fn a_job_that_holds_its_own_lock_is_stopped() {
         for (script, verb) in [(waits, "stop"), (comes_back, "stop"), (waits, "sweep"), (waits, "rm")] {
             let what = format!("{verb}, {setting}");
             let env = TestEnv::with(setting);
-            let job = env.start().args(["--contain", setting.contain.word()]).script(script).begin();
+            let job = env.start().args(["--contain", setting.contain.as_str()]).script(script).begin();
             job.lose();
             assert!(eventually(PATIENCE, || env.path("held").exists()), "{what}: the lock is not held");
             let done = match verb {
@@ -179,7 +182,7 @@ fn stops_a_job_that_traces_its_keepers(test: &str, how: &str) {
         for options in [&["--now"][..], &["--grace", "1s"]] {
             let what = format!("{options:?}, {setting}");
             let env = TestEnv::with(setting);
-            let quell = env.start().args(["--contain", setting.contain.word()]);
+            let quell = env.start().args(["--contain", setting.contain.as_str()]);
             let job = quell.script(&tracer(how)).begin();
             env.write("go", "");
             if !eventually(Duration::from_secs(5), || are_traced(&job)) {
@@ -196,7 +199,7 @@ fn stops_a_job_that_traces_its_keepers(test: &str, how: &str) {
 fn a_run_whose_front_and_keeper_are_traced_is_stopped() {
     for setting in open_settings() {
         let env = TestEnv::with(setting);
-        let quell = env.run().args(["--contain", setting.contain.word()]);
+        let quell = env.run().args(["--contain", setting.contain.as_str()]);
         let mut running = quell.script(&tracer("")).start();
         running.wait_ready().expect("ready");
         env.write("go", "");
@@ -267,7 +270,7 @@ fn a_process_that_cannot_be_killed_is_named_by_the_stop_in_its_time() {
                 "no v1 freezer here",
             );
         };
-        let quell = env.start().args(["--contain", setting.contain.word()]);
+        let quell = env.start().args(["--contain", setting.contain.as_str()]);
         let script = "sleep $N & echo $! >pid; echo ready >$QUELL_TEST_READY; wait";
         let job = quell.script(script).begin();
         let pid = fs::read_to_string(env.path("pid")).expect("a pid").trim().parse().expect("a number");
@@ -328,8 +331,11 @@ fn a_survivor_is_named_until_it_is_dead_also_behind_a_mount() {
     assert!(freezer.freeze(&frozen), "it does not freeze");
     job.lose();
     assert_eq!(job.stop(&["--now"]).code(), Some(5));
-    let list = env.quell("list").finish();
-    assert!(list.took < Duration::from_secs(5), "a list took {:?}", list.took);
+    for words in [&["list"][..], &["status", &job.id], &["sweep", "--dry-run"]] {
+        let look = env.quell(words[0]).args(&words[1..]).finish();
+        assert_eq!(look.code(), Some(5), "{words:?}: {}{}", look.stdout, look.stderr);
+        assert!(look.took < Duration::from_secs(5), "{words:?} took {:?}", look.took);
+    }
     let hide = format!("mount --bind /proc/1 /proc/{pid} && exec \"$0\" \"$@\"");
     let hidden = ["unshare", "-m", "sh", "-c", &hide];
     let again = env.quell("stop").args([job.id.as_str(), "--now"]).wrapped(hidden).finish();
@@ -352,7 +358,7 @@ fn frozen_keepers_do_not_hold_up_a_stop() {
             let Some(freezer) = Freezer::new(&env) else {
                 return skip("frozen_keepers_do_not_hold_up_a_stop", "no v1 freezer here");
             };
-            let job = env.start().args(["--contain", setting.contain.word()]).actor("tree", None).begin();
+            let job = env.start().args(["--contain", setting.contain.as_str()]).actor("tree", None).begin();
             let keepers: Vec<Process> =
                 roles.iter().map(|role| job.process(role).expect("a keeper")).collect();
             assert!(keepers.iter().all(|keeper| freezer.freeze(keeper)), "{what}: it does not freeze");
@@ -372,7 +378,11 @@ fn delete(env: &TestEnv, id: &str, paths: &[&str]) {
         let path = env.home().join(path.replace("ID", id));
         // A keeper may be making files again meanwhile, which a verb before this one has missed.
         let is_removed = || {
-            let done = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+            let done = if path.is_dir() && !path.is_symlink() {
+                fs::remove_dir_all(&path)
+            } else {
+                fs::remove_file(&path)
+            };
             done.as_ref().is_err_and(|error| error.kind() == ErrorKind::NotFound) || done.is_ok()
         };
         assert!(eventually(PATIENCE, is_removed), "{} can't be removed", path.display());
@@ -388,7 +398,7 @@ fn all_verbs_know_a_job_whose_files_were_deleted() {
         for paths in deletions {
             let env = TestEnv::with(setting);
             let begin = |name: &str| {
-                let quell = env.start().args(["--contain", setting.contain.word(), "--name", name]);
+                let quell = env.start().args(["--contain", setting.contain.as_str(), "--name", name]);
                 quell.command(["sleep", &env.oracle.nap()]).begin()
             };
             let job = begin("it");
@@ -511,4 +521,205 @@ fn a_run_of_another_binary_is_asked_by_a_stop() {
         assert!(running.wait_exit(PATIENCE).is_some(), "{what}: the front stays");
         assert!(done.took < STOP, "{what}: it took {:?}", done.took);
     }
+}
+
+/// What a job can put in the place of one of quell's files or directories.
+const TRAPS: [&str; 8] = ["link", "dangling", "fifo", "file", "directory", "full", "foreign", "closed"];
+
+/// Puts a trap at `place` in quell's home, instead of what is there. Nothing may be written to `victim`.
+fn trap(env: &TestEnv, id: &str, place: &str, trap: &str, victim: &Path) {
+    let at = env.home().join(place.replace("ID", id));
+    let lay = || match trap {
+        "link" => symlink(victim, &at),
+        "dangling" => symlink(victim.with_extension("new"), &at),
+        "fifo" => Command::new("mkfifo")
+            .arg(&at)
+            .stderr(Stdio::null())
+            .status()
+            .and_then(|made| if made.success() { Ok(()) } else { Err(ErrorKind::AlreadyExists.into()) }),
+        "file" => fs::File::create_new(&at).and_then(|mut file| file.write_all(b"a trap")),
+        "directory" => fs::create_dir(&at),
+        "full" => fs::create_dir(&at).and_then(|()| fs::write(at.join("file"), "precious")),
+        other => unreachable!("{other}"),
+    };
+    match trap {
+        "foreign" => return chown(&at, Some(NOBODY), Some(NOBODY)).expect("chown"),
+        "closed" => return fs::set_permissions(&at, Permissions::from_mode(0o000)).expect("chmod"),
+        _ => {}
+    }
+    // The keeper may be making files again meanwhile, which a verb before this one has missed.
+    let is_laid = || {
+        delete(env, id, &[place]);
+        lay().is_ok()
+    };
+    assert!(eventually(PATIENCE, is_laid), "{trap} at {}", at.display());
+}
+
+/// Which user lays which trap in which place: all that make sense for the user of the tests; for another one, those that depend on
+/// the user.
+fn traps() -> Vec<(User, &'static str, &'static str)> {
+    let me = TestEnv::as_me().user();
+    let fits = |user: User, place: &str, trap: &str| match trap {
+        // Root may open every file.
+        "closed" => user == User::Ordinary && place == "live/ID",
+        // A regular file of the user's own is a lock, and a directory that of a job.
+        "file" => user == me && place == "jobs/ID",
+        "directory" => place == "live/ID",
+        "full" => user == me && place == "live/ID",
+        "foreign" => user == me && am_root(),
+        _ => user == me,
+    };
+    let places = User::all().into_iter().flat_map(|user| ["live/ID", "jobs/ID"].map(|place| (user, place)));
+    let all = places.flat_map(|(user, place)| TRAPS.map(|trap| (user, place, trap)));
+    all.filter(|(user, place, trap)| fits(*user, place, trap)).collect()
+}
+
+fn is_untouched(victim: &Path) -> bool {
+    fs::read_to_string(victim).is_ok_and(|text| text == "precious") && !victim.with_extension("new").exists()
+}
+
+#[test]
+fn all_verbs_know_a_job_that_replaced_its_lock_or_its_directory() {
+    for (user, place, by) in traps() {
+        let env = TestEnv::new(user);
+        let victim = env.write("victim", "precious");
+        let begin =
+            |name: &str| env.start().args(["--name", name]).command(["sleep", &env.oracle.nap()]).begin();
+        let job = begin("it");
+        let after = |words: &[&str]| {
+            trap(&env, &job.id, place, by, &victim);
+            let done = env.quell(words[0]).args(&words[1..]).finish();
+            let what = format!("{by} at {place}, {user:?}, {words:?}: {}{}", done.stdout, done.stderr);
+            assert!(is_untouched(&victim), "{what}");
+            (done, what)
+        };
+        let (list, what) = after(&["list", "--json"]);
+        let jobs = &list.envelope()["data"]["jobs"];
+        assert_eq!(
+            (&jobs[0]["id"], &jobs[0]["state"]),
+            (&job.id.clone().into(), &"running".into()),
+            "{what}"
+        );
+        for text in [&job.id, "it"] {
+            let (status, what) = after(&["status", "--json", text]);
+            assert_eq!(status.envelope()["data"]["job"]["state"], "running", "{what}");
+        }
+        for dry in [&["sweep", "--json"][..], &["sweep", "--json", "--dry-run"]] {
+            let (sweep, what) = after(dry);
+            let report = sweep.envelope()["data"].clone();
+            assert_eq!(
+                (sweep.code(), &report["kept"], &report["jobs"]),
+                (Some(0), &1.into(), &serde_json::json!([])),
+                "{what}"
+            );
+        }
+        let (rm, what) = after(&["rm", &job.id]);
+        assert_eq!(rm.code(), Some(1), "{what}");
+        let (stop, what) = after(&["stop", "--json", &job.id]);
+        assert_eq!(stop.code(), Some(0), "{what}");
+        assert_eq!(verdict(&stop.envelope()["data"]["jobs"][0]["receipt"]), "gone", "{what}");
+        assert!(job.receipt().is_some() && job.is_over(), "{what}");
+        assert_eq!(env.oracle.survivors_after(PATIENCE), vec![], "{what}");
+        for words in [&["stop", "other"][..], &["stop", "--all"], &["stop", "--all", "--now"]] {
+            let other = begin("other");
+            trap(&env, &other.id, place, by, &victim);
+            let done = env.quell(words[0]).args(&words[1..]).finish();
+            let what = format!("{by} at {place}, {user:?}, {words:?}: {}{}", done.stdout, done.stderr);
+            assert_eq!(done.code(), Some(0), "{what}");
+            assert_eq!(env.oracle.survivors_after(PATIENCE), vec![], "{what}");
+            assert!(other.receipt().is_some() && is_untouched(&victim), "{what}");
+        }
+    }
+}
+
+#[test]
+fn a_run_that_replaced_its_lock_or_its_directory_is_stopped() {
+    for (user, place, by) in traps() {
+        let env = TestEnv::new(user);
+        let victim = env.write("victim", "precious");
+        let mut running = env.run().actor("tree", None).start();
+        running.wait_ready().expect("ready");
+        let job = env.job(&env.records()[0].id);
+        trap(&env, &job.id, place, by, &victim);
+        let done = job.stop(&[]);
+        assert_eq!(done.code(), Some(0), "{by} at {place}, {user:?}: {}{}", done.stdout, done.stderr);
+        assert!(running.wait_exit(PATIENCE).is_some(), "{by} at {place}, {user:?}: the front stays");
+        assert_eq!(env.oracle.survivors_after(PATIENCE), vec![], "{by} at {place}, {user:?}");
+        assert!(is_untouched(&victim), "{by} at {place}, {user:?}");
+    }
+}
+
+#[test]
+fn a_lost_job_that_replaced_its_lock_or_its_directory_is_stopped() {
+    let verbs = ["stop", "sweep", "list", "status"].into_iter().cycle();
+    for ((user, place, by), verb) in traps().into_iter().zip(verbs) {
+        let env = TestEnv::new(user);
+        let victim = env.write("victim", "precious");
+        let job = env.start().command(["sleep", &env.oracle.nap()]).begin();
+        let root = job.process("root").expect("a root");
+        job.lose();
+        trap(&env, &job.id, place, by, &victim);
+        let args: &[&str] = if ["stop", "status"].contains(&verb) { &[&job.id] } else { &[] };
+        let done = env.quell(verb).args(args).finish();
+        let what = format!("{by} at {place}, {user:?}, {verb}: {}{}", done.stdout, done.stderr);
+        assert!(matches!(done.code(), Some(0 | 1 | 5)), "{what}");
+        // Without its directory neither its marker nor its root is known: then nothing but its cgroup is.
+        let is_known = place == "live/ID";
+        assert!(!is_known || eventually(PATIENCE, || !root.is_alive()), "{what}");
+        assert!(job.is_over() && is_untouched(&victim), "{what}");
+        let receipt = job.receipt().unwrap_or_else(|| panic!("no receipt: {what}"));
+        assert!(!root.is_alive() || verdict(&receipt) != "gone", "{what}: {receipt:#}");
+        root.signal("KILL");
+    }
+}
+
+#[test]
+fn what_a_job_put_in_the_place_of_its_lock_is_kept_if_it_has_content() {
+    let env = TestEnv::as_me();
+    let job = env.start().command(["sleep", &env.oracle.nap()]).begin();
+    trap(&env, &job.id, "live/ID", "full", &env.path("victim"));
+    assert_eq!(job.stop(&["--now"]).code(), Some(0));
+    let moved = |name: &String| name.starts_with(&job.id) && name.ends_with(".moved");
+    let names: Vec<String> = fs::read_dir(env.home())
+        .expect("a home")
+        .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
+        .collect();
+    let name = names.iter().find(|name| moved(name)).unwrap_or_else(|| panic!("{names:?}"));
+    assert_eq!(fs::read_to_string(env.home().join(name).join("file")).expect("a file"), "precious");
+}
+
+/// A member that a tracer from outside does not collect stays as a zombie, and the init of its namespace waits for it.
+#[test]
+fn the_init_that_waits_for_a_traced_member_is_named_by_the_first_stop() {
+    let test = "the_init_that_waits_for_a_traced_member_is_named_by_the_first_stop";
+    if !am_root() || Contain::Pidns.available(User::Root).is_err() {
+        return skip(test, "it needs root and a PID namespace");
+    }
+    let env = TestEnv::as_me();
+    let script = "sleep $N & echo ready >$QUELL_TEST_READY; wait";
+    let job = env.start().args(["--contain", "pidns"]).script(script).begin();
+    let init = job.process("root").expect("an init");
+    let find = || env.oracle.survivors().into_iter().find(|found| found.command.starts_with("sleep"));
+    // It may be ready before its child has executed the program.
+    assert!(eventually(PATIENCE, || find().is_some()), "no member");
+    let member = find().expect("a member");
+    let (actor, pid) = (env.actor_path(), member.pid.to_string());
+    let words = [actor.to_str().expect("UTF-8"), "seize", env.oracle.token(), &pid];
+    let tracer = Outsider::start(&env, &words, &[]);
+    let status = || fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let is_traced = || status().lines().any(|line| line.starts_with("TracerPid:") && !line.ends_with("\t0"));
+    if !eventually(Duration::from_secs(5), is_traced) {
+        return skip(test, "no ptrace here");
+    }
+    let stop = job.stop(&["--now"]);
+    assert_eq!(stop.code(), Some(5), "{}{}", stop.stdout, stop.stderr);
+    assert!(stop.stderr.contains(&init.pid.to_string()), "it is not named: {}", stop.stderr);
+    // A command that only looks does not wait for a known survivor as long as a stop.
+    let status = env.quell("status").args([&job.id]).finish();
+    assert_eq!(status.code(), Some(5), "{}{}", status.stdout, status.stderr);
+    assert!(status.took < Duration::from_secs(8), "it took {:?}", status.took);
+    drop(tracer);
+    assert!(eventually(PATIENCE, || !init.is_alive()), "the init lives on");
+    let last = job.stop(&["--now"]);
+    assert!(matches!(last.code(), Some(0 | 5)) && job.is_over(), "{}{}", last.stdout, last.stderr);
 }

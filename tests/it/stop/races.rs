@@ -43,7 +43,7 @@ fn a_program_that_exits_at_once_is_always_reported() {
         let code = (round % 200).to_string();
         let words = [env.actor_path().to_str().expect("UTF-8"), "exit-now", env.oracle.token(), &code]
             .map(String::from);
-        let done = env.run().args(["--contain", setting.contain.word()]).command(words).finish();
+        let done = env.run().args(["--contain", setting.contain.as_str()]).command(words).finish();
         if done.code() != Some((round % 200) as i32) {
             return Err(format!("round {round}, {setting}: {}, not {code}; {}", done.status, done.stderr));
         }
@@ -55,7 +55,7 @@ fn a_program_that_exits_at_once_is_always_reported() {
 fn a_stop_at_once_after_the_start_leaves_nothing() {
     all_hold(2, &spread(), |&(round, setting)| {
         let env = TestEnv::with(setting);
-        let quell = env.run().args(["--contain", setting.contain.word(), "--grace", "200ms"]);
+        let quell = env.run().args(["--contain", setting.contain.as_str(), "--grace", "200ms"]);
         let mut running = quell.actor("setsid", None).start();
         let pause = pause_up_to(15_000);
         running.front.signal("TERM");
@@ -72,7 +72,7 @@ fn a_stop_as_soon_as_the_program_runs_is_polite() {
         let file = env.path("receipt.json");
         let quell = env
             .run()
-            .args(["--contain", setting.contain.word(), "--grace", "20s", "--receipt"])
+            .args(["--contain", setting.contain.as_str(), "--grace", "20s", "--receipt"])
             .args([&file]);
         let mut running = quell.actor("polite", Some("0")).start();
         running.wait_ready()?;
@@ -93,7 +93,7 @@ fn a_chain_is_outrun_every_time() {
     // One at a time: what is raced is the kernel's bookkeeping, not the machine's load.
     all_hold(1, &spread(), |&(round, setting)| {
         let env = TestEnv::with(setting);
-        let options = ["--contain", setting.contain.word(), "--timeout", "60ms", "--grace", "40ms"];
+        let options = ["--contain", setting.contain.as_str(), "--timeout", "60ms", "--grace", "40ms"];
         let width = if round % 12 < 6 { "1" } else { "8" };
         let mut running = env.run().args(options).actor("chain", Some(width)).start();
         let what = format!("round {round}, {setting}, width {width}");
@@ -112,7 +112,7 @@ fn an_exit_at_the_instant_of_the_timeout_is_one_or_the_other() {
     all_hold(2, &spread(), |&(round, setting)| {
         let env = TestEnv::with(setting);
         let file = env.path("receipt.json");
-        let quell = env.run().args(["--contain", setting.contain.word(), "--timeout", "50ms", "--receipt"]);
+        let quell = env.run().args(["--contain", setting.contain.as_str(), "--timeout", "50ms", "--receipt"]);
         // 46 to 54 ms: on both sides of the timeout.
         let nap = format!("0.{:03}", 46 + round % 9);
         let done = quell.args([&file]).command(["sh", "-c", "sleep $0; exit 3", &nap]).finish();
@@ -136,7 +136,7 @@ enum Victim {
 fn survives_the_loss_of(victim: Victim) {
     all_hold(4, &spread(), |&(round, setting)| {
         let env = TestEnv::with(setting);
-        let quell = env.run().args(["--contain", setting.contain.word(), "--grace", "100ms"]);
+        let quell = env.run().args(["--contain", setting.contain.as_str(), "--grace", "100ms"]);
         let mut running = quell.actor(if round % 2 == 0 { "ignore-term" } else { "setsid" }, None).start();
         let pause = pause_up_to(40_000);
         let target = match victim {
@@ -173,7 +173,7 @@ fn the_front_may_be_killed_at_any_instant() {
 fn a_front_that_is_killed_in_its_first_moments_leaves_no_litter() {
     all_hold(2, &spread(), |&(round, setting)| {
         let env = TestEnv::enclosed(setting);
-        let quell = env.run().args(["--contain", setting.contain.word(), "--grace", "100ms"]);
+        let quell = env.run().args(["--contain", setting.contain.as_str(), "--grace", "100ms"]);
         let mut child = quell.command(["sleep", &env.oracle.nap()]).spawn();
         // From the exec on, past the helpers that come before quell; the sleep is the race.
         let (exe, quell) = (format!("/proc/{}/exe", child.id()), fs::canonicalize(env.quell_path()));
@@ -215,7 +215,7 @@ fn a_second_term_kills_at_once() {
 fn a_polite_tree_ends_the_wait_as_soon_as_it_is_gone() {
     for setting in Setting::all() {
         let env = TestEnv::with(setting);
-        let quell = env.run().args(["--contain", setting.contain.word(), "--grace", "20s"]);
+        let quell = env.run().args(["--contain", setting.contain.as_str(), "--grace", "20s"]);
         let mut running = quell.actor("polite", Some("100")).start();
         running.wait_ready().expect("ready");
         let asked = Instant::now();
@@ -233,7 +233,7 @@ fn a_polite_tree_ends_the_wait_as_soon_as_it_is_gone() {
 fn a_stopped_program_is_woken_to_hear_the_request() {
     for setting in Setting::all() {
         let env = TestEnv::with(setting);
-        let quell = env.run().args(["--contain", setting.contain.word(), "--grace", "20s"]);
+        let quell = env.run().args(["--contain", setting.contain.as_str(), "--grace", "20s"]);
         // The shell's trap can run only once it goes on; killed, it would not exit with 7.
         let script = "trap 'exit 7' TERM; echo ready >$QUELL_TEST_READY; kill -STOP $$; sleep $N & wait";
         let mut running = quell.script(script).start();

@@ -16,13 +16,13 @@ use quell_tests::{
 
 use crate::recovery::lost_jobs::{lose, only_receipt, sweep};
 
-/// A scene beside a manager, which has no scope of quell's left at the end.
-fn beside_a_manager(name: &str, scene: impl FnOnce(&SystemdUser)) {
+/// A test beside a manager, which has no scope of quell's left at the end.
+fn beside_a_manager(name: &str, test: impl FnOnce(&SystemdUser)) {
     let manager = match SystemdUser::start() {
         Ok(manager) => manager,
         Err(why) => return skip(name, &why),
     };
-    scene(&manager);
+    test(&manager);
     // The manager removes a scope by itself, when it has seen that it is empty.
     eventually(PATIENCE, || manager.scopes().is_empty());
     assert_eq!(manager.scopes(), Vec::<std::path::PathBuf>::new());

@@ -54,7 +54,7 @@ fn live_ended_and_lost_jobs_are_shown_as_what_they_are() {
         assert!(row(table, &failed).contains(" ended 3 "), "{table}");
         assert!(row(table, &killed).contains(" ended SIGKILL "), "{table}");
         assert!(row(table, &lost).contains(" ended ") && row(table, &lost).contains(" reaper "), "{table}");
-        assert!(done.stderr.contains(&format!("the keeper of {} was killed", lost.id)), "{}", done.stderr);
+        assert!(done.stderr.contains(&format!("the keeper of {} was lost", lost.id)), "{}", done.stderr);
         assert_eq!(lost.receipt().expect("a receipt")["cause"], "keeper_lost");
         assert!(
             table.lines().nth(1).is_some_and(|first| row(table, &live) == first),

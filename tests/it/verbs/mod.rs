@@ -6,6 +6,7 @@ pub mod list;
 pub mod logs;
 pub mod rm_gc;
 pub mod send_signal_restart;
+pub mod setup;
 pub mod start;
 pub mod stats;
 pub mod status;

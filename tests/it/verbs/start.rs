@@ -20,7 +20,7 @@ fn over(job: &Background<'_>) -> serde_json::Value {
 fn a_job_outlives_the_command_and_is_gone_after_stop() {
     for setting in Setting::all() {
         let env = TestEnv::with(setting);
-        let job = env.start().args(["--contain", setting.contain.word()]).actor("setsid", None).begin();
+        let job = env.start().args(["--contain", setting.contain.as_str()]).actor("setsid", None).begin();
         assert_eq!(job.state(), "running", "under {setting}");
         assert!(!env.oracle.survivors().is_empty(), "under {setting}");
         let done = job.stop(&["--grace", "200ms"]);

@@ -30,7 +30,7 @@ fn text(env: &TestEnv, words: &[&str]) -> String {
 }
 
 /// A policy that forbids every removal.
-fn gate(env: &TestEnv) -> Guard {
+fn guard(env: &TestEnv) -> Guard {
     Guard::new(&Home::at(env.home()), Policy { deny: vec![Verb::Rm], ..Policy::default() })
 }
 
@@ -149,15 +149,17 @@ fn over_time_every_job_is_in_the_piece_in_which_it_ended() {
 fn refusals_are_counted_by_code_and_a_damaged_line_is_passed_over() {
     let env = TestEnv::as_me();
     receipt_of(&env, |quell| quell.args(["--tag", "a=b"]).command(["true"]));
-    let gate = gate(&env);
-    assert!(gate.permit(Verb::Rm, "web", None).is_err());
-    assert!(gate.permit(Verb::Stop, "web", None).is_ok(), "an allowance is no refusal");
+    let guard = guard(&env);
+    assert!(guard.permit(Verb::Rm, "web", None).is_err());
+    assert!(guard.permit(Verb::Stop, "web", None).is_ok(), "an allowance is no refusal");
     let mut log = OpenOptions::new().append(true).open(env.home().join("audit.jsonl")).expect("the log");
     log.write_all(b"{\"schema\":\"quell/1\",\"at\":\"2026-\n\xff\xfe\n[]\n\n").expect("some damage");
     let no =
         Decision::refuse(quell_core::DecisionCode::PidInit, "built-in", "Not that one.", "Take another.");
-    assert!(gate.decided(Verb::Kill, "1", no).is_err());
-    assert!(gate.permit(Verb::Rm, "web", None).is_err());
+    assert!(guard.decided(Verb::Kill, "1", no).is_err());
+    assert!(guard.permit(Verb::Rm, "web", None).is_err());
+    // The last PID that there could be: nothing is refused, as there is nothing to act on.
+    assert_eq!(env.quell("kill").args(["4194303"]).finish().code(), Some(3));
     let sums = stats(&env, &[]);
     assert_eq!(sums["refusals"], 3, "{sums:#}");
     assert_eq!(sums["refusals_by_code"], json!({"PID_INIT": 1, "VERB_DENIED": 2}), "{sums:#}");
@@ -174,7 +176,7 @@ fn refusals_are_counted_by_code_and_a_damaged_line_is_passed_over() {
 #[test]
 fn a_home_with_refusals_alone_tells_of_them() {
     let env = TestEnv::as_me();
-    assert!(gate(&env).permit(Verb::Rm, "web", None).is_err());
+    assert!(guard(&env).permit(Verb::Rm, "web", None).is_err());
     let said = text(&env, &["--chart"]);
     assert!(said.starts_with("0 jobs have ended\n  refusals  1 (1 VERB_DENIED)\n"), "{said}");
     assert!(said.contains("refusals  █  min 1, max 1"), "{said}");
@@ -206,7 +208,7 @@ fn on_a_terminal_the_chart_fits_and_has_colours_on_request() {
     let long = format!("{}={}", "k".repeat(30), "v".repeat(60));
     receipt_of(&env, |quell| quell.args(["--tag", &long]).command(["true"]));
     // An old refusal, so that there are many pieces of time.
-    assert!(gate(&env).permit(Verb::Rm, "web", None).is_err());
+    assert!(guard(&env).permit(Verb::Rm, "web", None).is_err());
     let path = env.home().join("audit.jsonl");
     let line = fs::read_to_string(&path).expect("the log");
     let last = line.lines().last().expect("a line");
@@ -259,4 +261,22 @@ fn a_kill_because_the_keeper_was_killed_counts() {
     let found = stats(&env, &[]);
     assert_eq!((&found["stopped"], &found["killed"]), (&json!(1), &json!(1)), "{found:#}");
     assert!(found.get("kill_rate").is_none(), "it was not asked to end: {found:#}");
+}
+
+#[test]
+fn the_share_of_the_killed_is_told_with_the_numbers_that_it_is_made_of() {
+    let env = TestEnv::as_me();
+    // Two are asked and one of them is killed after its grace. A third is killed and was never asked.
+    let deaf = env.run().args(["--timeout", "1s", "--grace", "100ms"]).actor("ignore-term", None).finish();
+    assert_eq!(deaf.code(), Some(124), "{}", deaf.stderr);
+    let polite = env.start().command(["sleep", &env.oracle.nap()]).begin();
+    assert_eq!(polite.stop(&[]).code(), Some(0));
+    let lost = env.start().command(["sleep", &env.oracle.nap()]).begin();
+    assert!(lost.process("keeper").expect("a keeper").signal("KILL"));
+    assert!(lost.wait_over(PATIENCE), "{}", lost.state());
+    let said = text(&env, &[]);
+    assert!(said.contains("  2 (1 of the 2 asked, 50 %)"), "{said}");
+    let found = stats(&env, &[]);
+    let numbers = (&found["killed"], &found["asked"], &found["asked_killed"], &found["kill_rate"]);
+    assert_eq!(numbers, (&json!(2), &json!(2), &json!(1), &json!(0.5)), "{found:#}");
 }

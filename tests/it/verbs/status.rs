@@ -1,6 +1,6 @@
 //! `quell status`: everything about one job, and an exit code that says how it is.
 
-use quell_tests::{eventually, evidence::verdict, run::PATIENCE, test_env::TestEnv};
+use quell_tests::{eventually, evidence::verdict, host::Setting, run::PATIENCE, test_env::TestEnv};
 
 use crate::cli::bad_input::one_clear_line;
 
@@ -32,6 +32,25 @@ fn the_status_of_a_live_job_names_its_keeper_and_what_could_defeat_it() {
     }
     let done = env.quell("status").args(["web"]).env("COLUMNS", "80").finish();
     assert!(done.stdout.lines().all(|line| line.chars().count() <= 80), "{}", done.stdout);
+}
+
+#[test]
+fn the_root_is_the_command_in_every_answer_under_each_containment() {
+    for setting in Setting::all() {
+        let env = TestEnv::with(setting);
+        let start = env.start().args(["--name", "r", "--contain", setting.contain.as_str()]);
+        let job = start.command(["sleep", &env.oracle.nap()]).begin();
+        let tree = env.quell("tree").args(["--json", "r"]).finish().envelope();
+        let root = &tree["data"]["processes"][0]["pid"];
+        assert!(root.is_u64(), "{setting}: {tree:#}");
+        let status = || env.quell("status").args(["--json", "r"]).finish().envelope();
+        assert_eq!(status()["data"]["job"]["root"]["pid"], *root, "{setting}");
+        let list = env.quell("list").args(["--json"]).finish().envelope();
+        assert_eq!(list["data"]["jobs"][0]["root"]["pid"], *root, "{setting}: {list:#}");
+        assert_eq!(job.stop(&[]).code(), Some(0), "{setting}");
+        assert_eq!(job.receipt().expect("a receipt")["root"]["id"]["pid"], *root, "{setting}");
+        assert_eq!(status()["data"]["job"]["root"]["pid"], *root, "{setting}");
+    }
 }
 
 #[test]
@@ -85,8 +104,8 @@ fn a_lost_job_is_finished_before_it_is_shown() {
     // Beside other processes that started after it, it can't be proven.
     let code = if verdict(&job.receipt().expect("a receipt")) == "gone" { 1 } else { 5 };
     assert_eq!(done.code(), Some(code), "{}", done.stdout);
-    assert!(done.stdout.contains("its keeper was killed"), "{}", done.stdout);
-    assert!(done.stderr.contains(&format!("the keeper of {} was killed", job.id)), "{}", done.stderr);
+    assert!(done.stdout.contains("its keeper was lost"), "{}", done.stdout);
+    assert!(done.stderr.contains(&format!("the keeper of {} was lost", job.id)), "{}", done.stderr);
     assert!(job.is_over() && job.wait_quiet(PATIENCE).is_empty());
 }
 

@@ -9,7 +9,7 @@ fn a_live_tree_is_drawn_with_processes_that_left_its_session() {
     for setting in Setting::all() {
         let env = TestEnv::with(setting);
         let script = "sleep $N & setsid sleep $N & echo ready >$QUELL_TEST_READY; wait";
-        let job = env.start().args(["--contain", setting.contain.word()]).script(script).begin();
+        let job = env.start().args(["--contain", setting.contain.as_str()]).script(script).begin();
         // The script is ready when both exist; one of them has still to leave the session.
         let sessions = || {
             let envelope = env.quell("tree").args([&job.id, "--json"]).finish().envelope();

@@ -1,7 +1,7 @@
 //! What quell's verbs cost in system calls and instructions, held against what they cost before. Neither depends on how busy
 //! the machine is, so that a rise is the code's doing.
 
-mod compare;
+mod baseline;
 mod inside;
 mod trace;
 
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use compare::{Compared, Counts, Standing, TOLERATED, compare, difference};
+use baseline::{Compared, Counts, Standing, TOLERATED, compare, difference};
 
 /// How often system calls are counted; the least counts, because an interrupted call is made again.
 const CALLS_ROUNDS: usize = 5;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use quell::binary::parse_assignment;
 use quell::units::{parse_cores, parse_duration, parse_size};
-use quell::{AskScope, JobId, Signal};
+use quell::{AskScope, Contain, JobId, Signal};
 
 #[derive(Clone, Copy, ValueEnum)]
 pub enum ContainArg {
@@ -20,13 +20,24 @@ pub enum ContainArg {
     Reaper,
 }
 
+impl From<ContainArg> for Contain {
+    fn from(arg: ContainArg) -> Self {
+        match arg {
+            ContainArg::Auto => Self::Auto,
+            ContainArg::Cgroup => Self::Cgroup,
+            ContainArg::Pidns => Self::Pidns,
+            ContainArg::Reaper => Self::Reaper,
+        }
+    }
+}
+
 #[derive(Clone, Copy, ValueEnum)]
 pub enum LeakArg {
     /// Stop them
     Stop,
     /// Stop them and say so
     Report,
-    /// Stop them and exit with 123 (not for `quell start`)
+    /// Stop them and fail: `run` exits with 123, `test` with 1 (not for `start`)
     Fail,
 }
 
@@ -155,7 +166,12 @@ pub fn owner(text: &str) -> Result<OwnerArg, String> {
 pub struct Bound(pub Option<Duration>);
 
 pub fn bound(text: &str) -> Result<Bound, String> {
-    if text == "none" { Ok(Bound(None)) } else { timeout(text).map(|duration| Bound(Some(duration))) }
+    match parse_duration(text) {
+        _ if text == "none" => Ok(Bound(None)),
+        Ok(Duration::ZERO) => Err("must be greater than 0; `none` means no limit".into()),
+        Ok(duration) => Ok(Bound(Some(duration))),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 pub fn timeout(text: &str) -> Result<Duration, String> {

@@ -11,6 +11,7 @@ Exit codes:
   0    success
   2    wrong usage
   3    no such job
+  4    refused by the guard
   125  quell failed
 
 Examples:

@@ -13,6 +13,7 @@ part of this once an hour, unless gc.auto is false.
 Exit codes:
   0    success
   2    wrong usage
+  4    refused by the guard
   125  quell failed
 
 Examples:

@@ -13,6 +13,8 @@ whole. A job whose keeper was killed is finished first, and stderr says so.
 Exit codes:
   0    success
   2    wrong usage
+  4    refused by the guard
+  5    a job that is listed is not proven dead
   125  quell failed
 
 Examples:

@@ -24,6 +24,7 @@ Exit codes:
   1    the job has no output of its own (`quell run`)
   2    wrong usage
   3    no such job
+  4    refused by the guard
   125  quell failed
 
 Examples:

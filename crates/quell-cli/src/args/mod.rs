@@ -13,11 +13,13 @@ mod kill;
 mod list;
 mod logs;
 mod man;
+mod mcp;
 mod restart;
 mod rm;
 mod run;
 mod send;
 mod service;
+mod setup;
 mod signal;
 mod start;
 mod stats;
@@ -27,15 +29,17 @@ mod sweep;
 mod test;
 mod tree;
 mod wait;
+mod wrap;
 
 use std::ffi::OsString;
 
+use clap::builder::Styles;
 use clap::error::{ContextKind, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use quell::ErrorBody;
 use serde_json::json;
 
-pub use common::{ContainArg, JobArgs, LeakArg, OwnerArg, UntilArg};
+pub use common::{JobArgs, LeakArg, OwnerArg, UntilArg};
 pub use complete::{CompleteArgs, CompleteWhat};
 pub use completions::{CompletionsArgs, ShellArg};
 pub use config::{ConfigArgs, ConfigVerb};
@@ -48,11 +52,13 @@ pub use kill::KillArgs;
 pub use list::ListArgs;
 pub use logs::LogsArgs;
 pub use man::ManArgs;
+pub use mcp::{McpArgs, ScopeArg};
 pub use restart::RestartArgs;
 pub use rm::RmArgs;
 pub use run::RunArgs;
 pub use send::SendArgs;
 pub use service::ServiceArgs;
+pub use setup::{AgentArg, SetupArgs};
 pub use signal::SignalArgs;
 pub use start::{OwnerExitArg, RestartArg, StartArgs};
 pub use stats::{ByArg, StatsArgs};
@@ -62,6 +68,7 @@ pub use sweep::SweepArgs;
 pub use test::TestArgs;
 pub use tree::TreeArgs;
 pub use wait::WaitArgs;
+pub use wrap::WrapArgs;
 
 /// The result of parsing the command line.
 pub enum Parsed {
@@ -95,6 +102,8 @@ pub enum CliCommand {
     Start(Late<StartArgs>),
     /// Run tests within a scope and a time limit, and leave nothing behind
     Test(Late<TestArgs>),
+    /// Run an MCP server that cannot outlive its client
+    Wrap(Late<WrapArgs>),
     /// Stop jobs and everything they started
     Stop(Late<StopArgs>),
     /// Print the output of a job
@@ -130,6 +139,10 @@ pub enum CliCommand {
     Guard(Late<GuardArgs>),
     /// Control a systemd service, if the policy allows it
     Service(Late<ServiceArgs>),
+    /// Serve jobs as tools for an agent, over stdio (MCP)
+    Mcp(Late<McpArgs>),
+    /// Add quell to the configuration of an agent, or remove it
+    Setup(Late<SetupArgs>),
     /// Show how well this host can contain jobs, and why
     Doctor(Late<DoctorArgs>),
     /// Show the settings and where each of them comes from
@@ -142,12 +155,19 @@ pub enum CliCommand {
     /// Print words for the completion scripts, which call this
     #[command(name = "__complete", hide = true)]
     Complete(Late<CompleteArgs>),
+    #[command(flatten)]
+    Role(OwnRole),
+}
+
+/// What quell calls itself for.
+#[derive(Subcommand)]
+pub enum OwnRole {
     /// Keep a job; quell calls this itself
     #[command(name = "__keep", hide = true)]
     Keep,
     /// Run the hooks of a lost job; quell calls this itself
     #[command(name = "__hooks", hide = true)]
-    Tell,
+    NotifyHooks,
     /// Print the points at which a fault can be asked for
     #[cfg(feature = "faults")]
     #[command(name = "__points", hide = true)]
@@ -169,10 +189,11 @@ pub fn wants_json(words: &[OsString]) -> bool {
 pub fn parse(words: Vec<OsString>) -> Parsed {
     // quell's own call of itself, at each start of a job.
     if words.len() == 2 && words[1] == "__keep" {
-        return Parsed::Verb(Box::new(CliCommand::Keep));
+        return Parsed::Verb(Box::new(CliCommand::Role(OwnRole::Keep)));
     }
     // A usage error must know the verb and --json, which are not parsed then.
-    let first = words.get(1).map_or_else(String::new, |word| word.to_string_lossy().into_owned());
+    let said: Vec<String> = words.iter().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+    let first = said.first().cloned().unwrap_or_default();
     let json = wants_json(&words);
     let mut command = Cli::command();
     let parsed = command.try_get_matches_from_mut(words).and_then(|matches| Cli::from_arg_matches(&matches));
@@ -192,9 +213,23 @@ pub fn parse(words: Vec<OsString>) -> Parsed {
         }
         Err(error) => {
             let verb = known().unwrap_or_else(|| "quell".to_owned());
-            Parsed::Usage { error: usage_error(&verb, &error), verb, json }
+            // Once more without styles, so that `usage_error` can read clap's text as it is.
+            let again = ["quell"].into_iter().chain(said.iter().map(String::as_str));
+            let plain = Cli::command().styles(Styles::plain()).try_get_matches_from(again).err();
+            let error = plain.unwrap_or(error);
+            Parsed::Usage { error: usage_error(&verb, &help_of(&command, &said), &error), verb, json }
         }
     }
+}
+
+/// The call that prints the help of the verb that `words` name, such as `quell guard check kill --help`.
+fn help_of(command: &clap::Command, words: &[String]) -> String {
+    let (mut at, mut call) = (command, "quell ".to_owned());
+    for verb in words {
+        let Some(found) = at.find_subcommand(verb) else { break };
+        (at, call) = (found, format!("{call}{} ", found.get_name()));
+    }
+    call + "--help"
 }
 
 /// Whether the word that was not expected is a number below 0, or its beginning: clap takes `-1s` for the option `-1`.
@@ -206,11 +241,10 @@ fn is_negative(error: &clap::Error) -> bool {
 }
 
 /// clap's error as one line and a hint.
-fn usage_error(verb: &str, error: &clap::Error) -> ErrorBody {
-    let see =
-        if verb == "quell" { "see `quell --help`".to_owned() } else { format!("see `quell {verb} --help`") };
+fn usage_error(verb: &str, help: &str, error: &clap::Error) -> ErrorBody {
     // What is wrong, with the words that are missing or would be right; after an empty line come tips and the usage.
-    let text = error.to_string();
+    // Not `to_string`, which leaves out the control characters of the words that it quotes.
+    let text = error.render().ansi().to_string();
     let mut lines = text.lines().map(str::trim).take_while(|line| !line.is_empty());
     let first = lines.next().unwrap_or_default().trim_start_matches("error: ").to_owned();
     let rest = lines.collect::<Vec<_>>().join(", ");
@@ -218,7 +252,7 @@ fn usage_error(verb: &str, error: &clap::Error) -> ErrorBody {
         if rest.is_empty() { first.trim_end_matches(':').to_owned() } else { format!("{first} {rest}") };
     let message = match error.kind() {
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => "no verb was given".to_owned(),
-        ErrorKind::MissingRequiredArgument if matches!(verb, "run" | "start" | "test") => {
+        ErrorKind::MissingRequiredArgument if matches!(verb, "run" | "start" | "test" | "wrap") => {
             "no command was given".to_owned()
         }
         ErrorKind::UnknownArgument if is_negative(error) => {
@@ -234,7 +268,7 @@ fn usage_error(verb: &str, error: &clap::Error) -> ErrorBody {
     ErrorBody {
         code: "usage".into(),
         message,
-        hint: format!("{}{see}", suggestion.unwrap_or_default()),
+        hint: format!("{}see `{help}`", suggestion.unwrap_or_default()),
         retryable: false,
         details: json!({}),
     }

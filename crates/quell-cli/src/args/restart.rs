@@ -21,6 +21,7 @@ Exit codes:
   1    it can't be restarted, or ended before it was ready
   2    wrong usage
   3    no such job
+  4    refused by the guard
   5    a process of the old job is alive, and nothing was started; or the old
        job is not proven dead, and the new one runs (its id is printed)
   6    not ready in time; the new job goes on

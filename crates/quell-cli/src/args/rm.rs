@@ -12,6 +12,7 @@ Exit codes, the highest one of several jobs:
   1    a job is alive; stop it first
   2    wrong usage
   3    no such job
+  4    refused by the guard
   5    a job has survivors, and stays unless --force is given
   125  quell failed
 

@@ -17,6 +17,7 @@ Exit codes:
   1    the job has ended, or its input is closed
   2    wrong usage
   3    no such job
+  4    refused by the guard
   6    the program did not read in time; the message says how much it has
   125  quell failed
 

@@ -14,6 +14,7 @@ Exit codes:
   1    the job has ended, is a `quell run`, or no process got the signal
   2    wrong usage, such as an unknown signal
   3    no such job
+  4    refused by the guard
   125  quell failed
 
 Examples:

@@ -10,7 +10,8 @@ use super::common::{JobArgs, OwnerArg, WaitReady, owner, timeout, wait_ready};
 
 const START_HELP: &str = "\
 Prints the id of the job as soon as the program runs. --wait-ready waits until the job is ready; if that \
-takes too long, quell exits with 6 and the job goes on.
+takes too long, quell exits with 6 and the job goes on. With several --ready options, all must hold. \
+--ready-log reads complete lines, the first MiB of each: a prompt without a line end does not match.
 
 If quell fails, nothing runs and nothing is left behind. The exception is a failure after the start, such as \
 a closed stdout: then stderr has the id.
@@ -23,6 +24,7 @@ Exit codes:
   0    the job runs
   1    the name is taken, or the job ended before it was ready
   2    wrong usage
+  4    refused by the guard
   6    not ready in time; the job goes on
   125  quell failed
   126  the command can't be executed
@@ -80,7 +82,7 @@ pub struct StartArgs {
     #[arg(long, value_name = "DUR", value_parser = timeout)]
     pub ttl: Option<Duration>,
     /// Variable whose value is masked in all that quell shows (repeatable)
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub mask: Vec<String>,
     /// Print one JSON object
     #[arg(long)]

@@ -15,6 +15,7 @@ column holds several of them if the terminal is too narrow. The 20 labels with t
 Exit codes:
   0    success
   2    wrong usage
+  4    refused by the guard
   125  quell failed
 
 Examples:

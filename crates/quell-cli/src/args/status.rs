@@ -8,6 +8,7 @@ Exit codes, the highest one of several jobs:
   1    it ended in another way
   2    wrong usage
   3    no such job
+  4    refused by the guard
   5    it is not proven dead
   125  quell failed
 

@@ -8,7 +8,8 @@ use quell::units::parse_duration;
 use super::common::AskArg;
 
 const STOP_HELP: &str = "\
-Jobs are stopped in parallel. A stop that is under way is joined, and shortened if --grace is shorter. A job \
+Jobs are stopped in parallel. A stop that is under way is joined; if the grace of the new one (--grace, or \
+that of the job) ends earlier, it counts, and --now kills at once. A job \
 that has ended already is not an error. An argument that matches no job is reported, and the other jobs are \
 stopped.
 

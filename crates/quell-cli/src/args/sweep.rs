@@ -11,6 +11,7 @@ left alone.
 Exit codes:
   0    everything that was found is gone
   2    wrong usage
+  4    refused by the guard
   5    something is not proven dead
   125  quell failed
 

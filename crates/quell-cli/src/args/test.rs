@@ -17,7 +17,7 @@ and guard.test.scope), the program is in guard.test.commands, and the run is app
 guard.test.approval asks for that (--approve, or the variable that the policy names). docs/guard.md has \
 examples.
 
-quell knows pytest, cargo test, cargo nextest, go test, jest and vitest: it checks their targets, counts \
+quell knows pytest, unittest, cargo test, cargo nextest, go test, jest and vitest: it checks their targets, counts \
 their tests and names the failed ones. Other commands are judged by their exit code and by --junit. INT, \
 TERM, HUP and QUIT stop the tests, and a second signal kills them. If quell is killed, the tests are \
 stopped.

@@ -10,6 +10,7 @@ Exit codes, the highest one of several jobs:
   0    success
   2    wrong usage
   3    no such job
+  4    refused by the guard
   5    its keeper was killed, and it is not proven dead
   125  quell failed
 

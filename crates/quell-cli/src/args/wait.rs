@@ -9,13 +9,15 @@ use super::common::patience;
 const WAIT_HELP: &str = "\
 Without a condition it waits for the end of the jobs. With several conditions, the first one that holds \
 counts. A job that ends before has failed them. A stall is a time without output and without CPU use in the \
-whole tree.
+whole tree. --log reads complete lines, the first MiB of each: a prompt without a line end does not match \
+before the job ends.
 
 Exit codes:
   0    it happened; for an end: all exited with 0 (with --any: one did)
   1    a job ended in another way, or too early
   2    wrong usage
   3    no such job
+  4    refused by the guard
   5    a job ended and is not proven dead
   6    the wait timed out; the jobs go on
   125  quell failed

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use quell::binary::{JobInternals, account, printable};
-use quell::{Actor, Cause, Condition, Job, JobState, KillReason, RootOutcome, Unwritten, Verdict, Waited};
+use quell::binary::{JobInternals, account, grouped, printable};
+use quell::{
+    Actor, Cause, Condition, Job, JobState, KillReason, ReadyRules, RootOutcome, Unwritten, Verdict, Waited,
+};
 
 /// How a root ended.
 pub fn outcome(outcome: &RootOutcome) -> String {
@@ -27,9 +29,18 @@ pub fn cause(cause: Cause) -> &'static str {
         Cause::Limit => "at its limit",
         Cause::ExternalSignal => "by a signal from outside",
         Cause::FrontLost => "its front was killed",
-        Cause::KeeperLost => "its keeper was killed",
+        Cause::KeeperLost => "its keeper was lost",
         Cause::OwnerGone => "its owner is gone",
+        Cause::InputClosed => "its client closed its input",
         Cause::HostReboot => "the host was restarted",
+    }
+}
+
+/// Why a job ended, with the actor.
+pub fn ending(why: Cause, by: &Actor) -> String {
+    match (why, by) {
+        (Cause::User, Actor::Kernel) => "its terminal hung up".into(),
+        _ => cause(why).to_owned() + &actor(by).map(|actor| format!(" ({actor})")).unwrap_or_default(),
     }
 }
 
@@ -38,7 +49,7 @@ pub fn kill(reason: KillReason) -> &'static str {
     match reason {
         KillReason::GraceOver => "still running after its grace",
         KillReason::Wanted => "the kill was requested",
-        KillReason::KeeperLost => "its keeper was killed",
+        KillReason::KeeperLost => "its keeper was lost",
     }
 }
 
@@ -52,6 +63,7 @@ pub fn actor(actor: &Actor) -> Option<String> {
             let reason = reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
             Some(format!("{}{reason}", process(*pid, command.as_ref())))
         }
+        Actor::Owner { pid, command } => Some(process(*pid, Some(command))),
         Actor::Kernel => Some("the kernel".into()),
         Actor::Program | Actor::Quell | Actor::Unknown => None,
     }
@@ -85,7 +97,14 @@ pub fn readiness(job: &Job, waited: &Waited) -> (u8, String) {
     let over = matches!(view.state, JobState::Ended | JobState::Waiting);
     let (code, what) = match waited.met {
         Condition::Nothing => {
-            return (6, format!("quell: {} is not ready yet; it goes on\n", self::job(job)));
+            let rules = job
+                .dir()
+                .spec()
+                .ok()
+                .and_then(|spec| Some(spec.request.as_background()?.ready.rules.clone()));
+            let wanted =
+                rules.map(|rules| format!(": that needs {}", ready_rules(&rules))).unwrap_or_default();
+            return (6, format!("quell: {} is not ready yet{wanted}; it goes on\n", self::job(job)));
         }
         Condition::Exit => (1, "ended before it was ready"),
         Condition::Ready | Condition::Log | Condition::Stall if over => (0, "was ready, and has ended since"),
@@ -107,32 +126,31 @@ pub fn readiness(job: &Job, waited: &Waited) -> (u8, String) {
     (code, text)
 }
 
+/// What shows that a job is ready.
+pub fn ready_rules(rules: &ReadyRules) -> String {
+    let ReadyRules { port, log, http, cmd } = rules;
+    let wanted = [
+        port.map(|port| format!("port {port}")),
+        log.as_ref().map(|regex| format!("a line like {}", printable(regex))),
+        http.as_ref().map(|url| printable(url)),
+        cmd.as_ref().map(|command| format!("`{}`", printable(command))),
+    ];
+    wanted.into_iter().flatten().collect::<Vec<_>>().join(" and ")
+}
+
 /// A duration in seconds.
 pub fn seconds(seconds: f64) -> String {
     quell::units::format_duration(Duration::try_from_secs_f64(seconds).unwrap_or_default())
 }
 
-/// `1,234,567`.
-pub fn number(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 /// `stdout from byte 983,040 on: No space left on device (os error 28)`
 pub fn unwritten(lost: &Unwritten) -> String {
-    format!("{} from byte {} on: {}", lost.stream, number(lost.from), printable(&lost.why))
+    format!("{} from byte {} on: {}", lost.stream, grouped(lost.from), printable(&lost.why))
 }
 
 /// `1 line`, `1,234 lines`.
 pub fn counted(count: u64, what: &str) -> String {
-    format!("{} {what}{}", number(count), if count == 1 { "" } else { "s" })
+    format!("{} {what}{}", grouped(count), if count == 1 { "" } else { "s" })
 }
 
 /// `12 bytes`, or `5.2 MiB, 5,452,595 bytes`.
@@ -171,7 +189,7 @@ mod tests {
     #[test]
     fn numbers_and_sizes_are_readable() {
         for (given, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
-            assert_eq!(number(given), text);
+            assert_eq!(grouped(given), text);
         }
         assert_eq!(bytes(1), "1 byte");
         assert_eq!(bytes(5_452_595), "5.2 MiB, 5,452,595 bytes");

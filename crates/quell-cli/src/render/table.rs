@@ -75,6 +75,8 @@ impl<T: Into<String>> From<T> for Cell {
 
 /// How much of a column that is not the last one is shown, if the whole would be too wide.
 const NARROW: usize = 16;
+/// How narrow a column is made at most.
+const LEAST: usize = 4;
 
 /// Rows of cells, the first of them the headings.
 #[derive(Debug)]
@@ -114,6 +116,12 @@ impl<const N: usize> Table<N> {
             }
             if let Some(last) = N.checked_sub(1).filter(|_| too_wide(&widths)) {
                 widths[last] = columns.saturating_sub(others(&widths)).max(least);
+            }
+            // In a very narrow terminal all columns but the first are cut, the widest one first.
+            while too_wide(&widths)
+                && let Some(widest) = widths[1..].iter_mut().max().filter(|widest| **widest > LEAST)
+            {
+                *widest -= 1;
             }
         }
         let mut text = String::new();
@@ -181,6 +189,18 @@ mod tests {
         let lines = table.lines(Reader { columns: Some(40), ..PLAIN });
         assert!(lines.lines().all(|line| width(line) <= 40), "{lines}");
         assert!(lines.contains("nn…") && lines.contains("cc…"), "{lines}");
+    }
+
+    #[test]
+    fn a_table_of_many_columns_fits_a_narrow_terminal() {
+        let mut table = Table::new(["ID", "NAME", "STATE", "AGE", "HELD", "COMMAND"], &[3]);
+        let cells = ["01KA3W6Z", "longer-name", "ended SIGTERM", "10m ago", "reaper", "sleep 100"];
+        table.row(cells.map(|cell| cell.to_owned().into()));
+        for columns in 40..80 {
+            let lines = table.lines(Reader { columns: Some(columns), ..PLAIN });
+            assert!(lines.lines().all(|line| width(line) <= columns), "{columns}:\n{lines}");
+            assert!(lines.contains("01KA3W6Z"), "{lines}");
+        }
     }
 
     #[test]

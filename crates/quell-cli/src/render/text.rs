@@ -1,6 +1,7 @@
 //! Command lines, and text in columns.
 
-use quell::binary::{printable, printable_lines};
+pub use quell::binary::width;
+use quell::binary::{columns_of_char, printable, printable_lines};
 
 use super::Style;
 
@@ -31,28 +32,6 @@ fn quoted(word: &str) -> String {
     }
 }
 
-/// How many columns it takes.
-pub fn width(text: &str) -> usize {
-    text.chars().map(columns).sum()
-}
-
-/// The columns of one character, well enough for tables: those of East Asia and pictures are wide.
-fn columns(c: char) -> usize {
-    match u32::from(c) {
-        0x0300..=0x036f | 0x200b..=0x200d | 0x20d0..=0x20ff | 0xfe00..=0xfe0f => 0,
-        0x1100..=0x115f
-        | 0x2e80..=0xa4cf
-        | 0xac00..=0xd7a3
-        | 0xf900..=0xfaff
-        | 0xfe30..=0xfe6f
-        | 0xff00..=0xff60
-        | 0xffe0..=0xffe6
-        | 0x1f300..=0x1faff
-        | 0x20000..=0x3fffd => 2,
-        _ => 1,
-    }
-}
-
 /// Cut at its end, with a mark.
 pub fn cut(text: &str, columns: usize) -> String {
     if width(text) <= columns {
@@ -69,7 +48,7 @@ pub fn cut(text: &str, columns: usize) -> String {
 fn head(text: &str, room: usize) -> &str {
     let mut taken = 0;
     for (at, c) in text.char_indices() {
-        taken += columns(c);
+        taken += columns_of_char(c);
         if taken > room {
             return &text[..at];
         }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use quell::binary::QuellInternals;
 use quell::{Error, Filter, JobState, JobView, Signal};
 
-use super::quell;
+use super::Admitted;
 use crate::args::{CompleteArgs, CompleteWhat};
 use crate::output;
 
@@ -14,15 +14,15 @@ use crate::output;
 const ENDED: usize = 50;
 
 /// Prints the words, one a line. Errors are not printed, because the user is editing a line.
-pub fn complete(args: &CompleteArgs) -> ExitCode {
-    let words = words(args.what).unwrap_or_default();
+pub fn complete(admitted: Admitted, args: &CompleteArgs) -> ExitCode {
+    let words = words(admitted, args.what).unwrap_or_default();
     let text: String = words.into_iter().map(|word| word + "\n").collect();
     output::to_stdout(&text).unwrap_or(ExitCode::SUCCESS)
 }
 
-fn words(what: CompleteWhat) -> Result<Vec<String>, Error> {
+fn words(admitted: Admitted, what: CompleteWhat) -> Result<Vec<String>, Error> {
     let jobs = |limit: usize| {
-        let quell = quell()?;
+        let quell = admitted.quell?;
         quell.list(&Filter { limit: Some(limit), ..Filter::default() }).map(|listing| (quell, listing.jobs))
     };
     let is_live = |job: &JobView| job.state != JobState::Ended;

@@ -3,6 +3,8 @@
 use std::fmt::Write;
 use std::process::ExitCode;
 
+#[cfg(target_os = "linux")]
+use quell::binary::Ability;
 use quell::binary::Doctor;
 
 use crate::args::DoctorArgs;
@@ -10,13 +12,26 @@ use crate::output;
 
 /// Tests the host and prints the result; exit code 1 if only the weakest level is available.
 pub fn doctor(args: &DoctorArgs) -> ExitCode {
-    let found = quell::binary::doctor();
+    let found = found();
     let text =
         if args.json { format!("{}\n", quell::binary::success("doctor", &found)) } else { describe(&found) };
     // The reaper is the first of them, and always available.
     let strong = found.containments.len() > 1;
     let verdict = if strong { ExitCode::SUCCESS } else { ExitCode::from(1) };
     output::to_stdout(&text).unwrap_or(verdict)
+}
+
+/// What the host can do, and what `quell setup` has written.
+fn found() -> Doctor {
+    let found = quell::binary::doctor();
+    #[cfg(target_os = "linux")]
+    let found = {
+        let mut found = found;
+        let setups = super::setup::installed().into_iter();
+        found.abilities.extend(setups.map(|(name, ok, detail)| Ability { name, ok, detail }));
+        found
+    };
+    found
 }
 
 /// Text that is folded at the width of the terminal, with further lines below the first.

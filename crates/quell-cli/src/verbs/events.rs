@@ -7,23 +7,23 @@ use std::process::ExitCode;
 use quell::binary::{JobInternals, printable};
 use quell::{AskScope, Error, EventKind, EventWatch, Filter, Job, JobEvent, Quell, Timestamp, parse_since};
 
-use super::{envelope, fail, job_selection, quell};
+use super::{Admitted, envelope, fail, job_selection};
 use crate::args::EventsArgs;
 use crate::errors;
 use crate::output;
 use crate::render::format;
 
 /// Shows the history, and with `--follow` what happens next.
-pub fn events(args: &EventsArgs) -> ExitCode {
-    match show(args) {
+pub fn events(admitted: Admitted, args: &EventsArgs) -> ExitCode {
+    match show(admitted, args) {
         Ok(code) => code,
         Err(error) => fail("events", args.json, &error),
     }
 }
 
-fn show(args: &EventsArgs) -> Result<ExitCode, Error> {
+fn show(admitted: Admitted, args: &EventsArgs) -> Result<ExitCode, Error> {
     let since = args.since.as_deref().map(parse_since).transpose()?;
-    let quell = quell()?;
+    let quell = admitted.quell?;
     let jobs = named(&quell, args)?;
     let mut printer = Printer { args, since, width: 0 };
     if args.follow {
@@ -119,9 +119,7 @@ fn describe(what: &EventKind) -> (&'static str, String) {
             ("started", root.map(|root| format!("pid {}", root.pid)).unwrap_or_default())
         }
         EventKind::Ready { after } => ("ready", format!("after {}", format::seconds(*after))),
-        EventKind::StopAsked { cause, actor } => {
-            ("stop asked", format!("{}{}", format::cause(*cause), by(actor)))
-        }
+        EventKind::StopAsked { cause, actor } => ("stop asked", format::ending(*cause, actor)),
         EventKind::Signaled { signal, actor, members } => {
             ("signal sent", format!("{signal} to {}{}", processes(*members), by(actor)))
         }
@@ -139,14 +137,12 @@ fn describe(what: &EventKind) -> (&'static str, String) {
         }
         EventKind::Ended { outcome, cause, actor, verdict, .. } => {
             let (outcome, verdict) = (format::outcome(outcome), format::verdict(verdict));
-            ("ended", format!("{outcome}, {}{}, {verdict}", format::cause(*cause), by(actor)))
+            ("ended", format!("{outcome}, {}, {verdict}", format::ending(*cause, actor)))
         }
         EventKind::Restarting { delay } => {
             ("restarting", format!("in {}", quell::units::format_duration(*delay)))
         }
-        EventKind::NotRestarted { cause, actor } => {
-            ("not restarted", format!("{}{}", format::cause(*cause), by(actor)))
-        }
+        EventKind::NotRestarted { cause, actor } => ("not restarted", format::ending(*cause, actor)),
         EventKind::RestartLimitReached { restarts } => {
             let times = if *restarts == 1 { "once".into() } else { format!("{restarts} times") };
             ("restart limit", format!("it was started again {times} and will not be any more"))

@@ -3,17 +3,16 @@
 use std::fmt::Write;
 use std::process::ExitCode;
 
-use quell::binary::config::GcConfig;
 use quell::{Error, GcReport, GcRules};
 
-use super::{envelope, fail, guard_check, quell};
+use super::{Admitted, envelope, fail};
 use crate::args::{GcArgs, RuleArg};
 use crate::output;
 use crate::render;
 
 /// Removes them, and prints which.
-pub fn gc(args: &GcArgs) -> ExitCode {
-    match collect(args) {
+pub fn gc(admitted: Admitted, args: &GcArgs) -> ExitCode {
+    match collect(admitted, args) {
         Ok(report) => {
             let said = if args.json { envelope("gc", &report) } else { describe(&report) };
             output::to_stdout(&said).unwrap_or(ExitCode::SUCCESS)
@@ -22,13 +21,12 @@ pub fn gc(args: &GcArgs) -> ExitCode {
     }
 }
 
-fn collect(args: &GcArgs) -> Result<GcReport, Error> {
-    let quell = quell()?;
-    let loaded = guard_check::settings()?;
+fn collect(admitted: Admitted, args: &GcArgs) -> Result<GcReport, Error> {
+    let (quell, loaded) = (admitted.quell?, admitted.settings?);
     for warning in &loaded.warnings {
         output::to_stderr(&format!("quell: {warning}\n"));
     }
-    let configured = rules(&loaded.config.gc);
+    let configured = loaded.config.gc.rules();
     let rules = GcRules {
         max_age: args.max_age.map_or(configured.max_age, |RuleArg(age)| age),
         max_count: args.max_count.map_or(configured.max_count, |RuleArg(count)| count),
@@ -36,17 +34,6 @@ fn collect(args: &GcArgs) -> Result<GcReport, Error> {
         force: args.force,
     };
     quell.gc(&rules, args.dry_run.into())
-}
-
-/// The rules that are configured.
-pub fn rules(config: &GcConfig) -> GcRules {
-    GcRules {
-        max_age: config.max_age,
-        // There can't be more than that.
-        max_count: config.max_count.map(|count| usize::try_from(count).unwrap_or(usize::MAX)),
-        max_size: config.max_size,
-        force: false,
-    }
 }
 
 fn describe(report: &GcReport) -> String {

@@ -4,16 +4,16 @@ use std::process::ExitCode;
 
 use quell::binary::responses::CheckAnswer;
 use quell::{Error, JobRequest};
-use quell_guard::{Decision, Verb, decide_verb, kill, read_verb, service};
+use quell_guard::{Decision, Policy, Verb, decide_verb, kill, read_verb, service};
 use quell_test::{TestPlan, check_tests};
 
-use super::{envelope, fail, guard_check, quell};
+use super::{Admitted, envelope, fail, guard_of};
 use crate::args::{CheckVerb, GuardArgs, GuardVerb};
 use crate::errors::exit;
 use crate::{output, render};
 
 /// Asks the guard, and prints the decision.
-pub fn guard(args: &GuardArgs) -> ExitCode {
+pub fn guard(admitted: Admitted, args: &GuardArgs) -> ExitCode {
     let GuardVerb::Check(check) = &args.verb;
     let (json, verb, target) = match check {
         CheckVerb::Kill(args) => (args.json, "kill", args.pid.clone()),
@@ -24,7 +24,7 @@ pub fn guard(args: &GuardArgs) -> ExitCode {
         }
         CheckVerb::Verb(args) => (args.json, "verb", args.verb.clone()),
     };
-    match decide(check) {
+    match decide(admitted, check, &target) {
         Ok(decision) => {
             let code = if decision.allowed { 0 } else { exit::REFUSED };
             let text = if json {
@@ -32,19 +32,21 @@ pub fn guard(args: &GuardArgs) -> ExitCode {
             } else {
                 describe(&decision)
             };
-            output::to_stdout(&text).unwrap_or(ExitCode::from(code))
+            output::to_stdout(&output::hidden(&text)).unwrap_or(ExitCode::from(code))
         }
         Err(error) => fail("guard", json, &error),
     }
 }
 
-fn decide(check: &CheckVerb) -> Result<Decision, Error> {
-    let guard = guard_check::of(&quell()?, None)?;
-    match check {
-        CheckVerb::Kill(args) => Ok(kill::check(&guard, &args.pid, &super::kill::how(args))?),
+/// The decision. It does not quote any part of a masked value.
+fn decide(admitted: Admitted, check: &CheckVerb, target: &str) -> Result<Decision, Error> {
+    let config = admitted.settings?.config;
+    let guard = guard_of(&admitted.quell?, &config, None);
+    let decision = match check {
+        CheckVerb::Kill(args) => kill::check(&guard, &args.pid, &super::kill::how(args))?,
         CheckVerb::Service(args) => {
             let options = service::ServiceOptions { user: args.user, ..service::ServiceOptions::default() };
-            Ok(service::check(&guard, args.action.verb(), &args.name, &options)?)
+            service::check(&guard, args.action.verb(), &args.name, &options)?
         }
         CheckVerb::Test(args) => {
             let plan = TestPlan {
@@ -52,27 +54,30 @@ fn decide(check: &CheckVerb) -> Result<Decision, Error> {
                 approved: args.approve,
                 require_target: args.require_target,
                 junit: args.junit.clone(),
-                ..TestPlan::new(JobRequest::background(args.command.clone()))
+                ..TestPlan::new(JobRequest {
+                    mask: config.start.mask.clone(),
+                    ..JobRequest::background(args.command.clone())
+                })
             };
-            check_tests(&guard, &plan)
+            return check_tests(&guard, &plan);
         }
-        CheckVerb::Verb(args) => {
-            let verb = match read_verb(&args.verb) {
-                Ok(verb) => verb,
-                Err(refusal) => return Ok(*refusal),
-            };
-            let decision = decide_verb(guard.policy(), verb);
-            // It starts a job again. That it stops one is part of the decision about the verb.
-            let start = decide_verb(guard.policy(), Verb::Start);
-            if verb == Verb::Restart && decision.allowed && !start.allowed {
-                return Ok(Decision {
-                    reason: format!("a restart is also a start: {}", start.reason),
-                    ..start
-                });
-            }
-            Ok(decision)
-        }
+        CheckVerb::Verb(args) => decide_by_name(guard.policy(), &args.verb),
+    };
+    Ok(decision.masked_about(&config.mask(), &[target.to_owned()]))
+}
+
+fn decide_by_name(policy: &Policy, name: &str) -> Decision {
+    let verb = match read_verb(name) {
+        Ok(verb) => verb,
+        Err(refusal) => return *refusal,
+    };
+    let decision = decide_verb(policy, verb);
+    // It starts a job again. That it stops one is part of the decision about the verb.
+    let start = decide_verb(policy, Verb::Start);
+    if verb == Verb::Restart && decision.allowed && !start.allowed {
+        return Decision { reason: format!("a restart is also a start: {}", start.reason), ..start };
     }
+    decision
 }
 
 fn describe(decision: &Decision) -> String {

@@ -1,4 +1,4 @@
-//! Signals during a verb that waits for a job: the verb stops the job, and prints the result before it exits.
+//! Signals during a verb that waits for a job: the verb stops the job if it is its own, and prints the result before it exits.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -9,6 +9,9 @@ use quell::{Job, Signal};
 
 /// The signals that would end this process, and are handled instead.
 const HEARD: [Signal; 4] = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];
+
+/// In place of a signal: the verb has its result.
+const FINISHED: i32 = -1;
 
 /// Blocks them until it is dropped.
 pub struct Interrupts {
@@ -49,6 +52,34 @@ impl Interrupts {
             }
         };
         let _ = quell::binary::thread().spawn(hear);
+    }
+
+    /// Calls `answer` when one comes, or has come already, and ends this process.
+    pub fn exit_after(&mut self, answer: impl FnOnce() + Send + 'static) {
+        let Some(watch) = self.watch.take() else { return };
+        let first = self.first.clone();
+        let hear = move || {
+            let signal = loop {
+                let _ = quell::binary::poll_until(&[Polled::Read(watch.as_fd())], None);
+                if let Some(came) = watch.next() {
+                    break came.signal.number();
+                }
+            };
+            if first.compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
+                answer();
+                std::process::exit(128 + signal);
+            }
+        };
+        let _ = quell::binary::thread().spawn(hear);
+    }
+
+    /// The wait is over: signals change nothing from here on. If one came before, this process is about to end.
+    pub fn finish(self) {
+        if self.first.compare_exchange(0, FINISHED, Ordering::SeqCst, Ordering::SeqCst).is_err() {
+            loop {
+                std::thread::park();
+            }
+        }
     }
 
     /// The first signal that came, if any. From here on they end this process again.

@@ -55,5 +55,5 @@ pub fn report_not_recovered(error: &Error) {
 
 /// Reports that the stop of a lost job was finished.
 pub fn report_recovered(id: quell::JobId) {
-    output::to_stderr(&format!("quell: the keeper of {id} was killed; its stop is finished now\n"));
+    output::to_stderr(&format!("quell: the keeper of {id} was lost; its stop is finished now\n"));
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use quell::{KillReason, Signal};
 use quell_guard::kill::{Kill, KillAnswer, KillVerdict};
 
-use super::{envelope, fail, guard_check, quell};
+use super::{Admitted, envelope, fail, guard_of};
 use crate::args::KillArgs;
 use crate::errors::exit;
 use crate::output;
@@ -17,12 +17,13 @@ pub fn how(args: &KillArgs) -> Kill {
 }
 
 /// Ends it, and prints the result.
-pub fn kill(args: &KillArgs) -> ExitCode {
-    let done = quell().and_then(|quell| {
-        let stop = &guard_check::settings()?.config.stop;
-        let wish = Kill { grace: args.grace.unwrap_or(stop.grace), verify: stop.verify, ..how(args) };
-        let guard = guard_check::of(&quell, args.reason.clone())?;
-        Ok(quell_guard::kill::kill(&guard, &args.pid, &wish)?)
+pub fn kill(admitted: Admitted, args: &KillArgs) -> ExitCode {
+    let done = admitted.quell.and_then(|quell| {
+        let config = admitted.settings?.config;
+        let stop = &config.stop;
+        let options = Kill { grace: args.grace.unwrap_or(stop.grace), verify: stop.verify, ..how(args) };
+        let guard = guard_of(&quell, &config, args.reason.clone());
+        Ok(quell_guard::kill::kill(&guard, &args.pid, &options)?)
     });
     match done {
         Ok(answer) => {

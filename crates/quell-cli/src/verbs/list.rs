@@ -5,16 +5,16 @@ use std::process::ExitCode;
 use quell::binary::QuellInternals;
 use quell::{Error, Filter, JobState, JobView, Quell, RecoveredList, RootOutcome, Timestamp, Verdict};
 
-use super::{envelope, fail, job_selection, quell};
+use super::{Admitted, envelope, fail, job_selection};
 use crate::args::ListArgs;
 use crate::errors::exit;
 use crate::output;
 use crate::render::{self, Cell, Reader, Style, Table};
 
 /// Lists them.
-pub fn list(args: &ListArgs) -> ExitCode {
+pub fn list(admitted: Admitted, args: &ListArgs) -> ExitCode {
     let listed = filter(args).and_then(|filter| {
-        let quell = quell()?;
+        let quell = admitted.quell?;
         let listed = quell.list_recovered(&filter)?;
         Ok((quell, listed))
     });

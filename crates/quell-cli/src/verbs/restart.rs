@@ -10,25 +10,25 @@ use quell::{Error, Job, StopOptions, Verdict, WaitFor, Waited};
 
 use super::start::report_running;
 use super::stop;
-use super::{at_once, envelope, fail, guard_check, quell};
+use super::{Admitted, envelope, fail, for_each_parallel};
 use crate::args::RestartArgs;
 use crate::errors::{self, exit};
 use crate::output;
 use crate::render::format;
 
-/// The result for one job: the new job, and how the wait for it ended.
-type Restarted = Result<(Job, Option<Waited>), Error>;
+/// The result for one job: the new job, and how the wait for it ended. None if its id could not be printed.
+type Restarted = Result<Option<(Job, Option<Waited>)>, Error>;
 
 /// Restarts the jobs, all at the same time, and prints the new ids.
-pub fn restart(args: &RestartArgs) -> ExitCode {
-    let prepared = quell().and_then(|quell| {
+pub fn restart(admitted: Admitted, args: &RestartArgs) -> ExitCode {
+    let prepared = admitted.quell.and_then(|quell| {
         let mut jobs = args.jobs.iter().map(|text| quell.job(text)).collect::<Result<Vec<_>, _>>()?;
         // The same job may be named twice.
         jobs.sort_by_key(Job::id);
         jobs.dedup_by_key(|job| job.id());
         let patience = match args.wait_ready {
             Some(wait) => Some(wait.0.map_or_else(
-                || guard_check::settings().map(|loaded| loaded.config.start.wait_ready),
+                || admitted.settings.map(|loaded| loaded.config.start.wait_ready),
                 Ok::<Duration, Error>,
             )?),
             None => None,
@@ -41,24 +41,35 @@ pub fn restart(args: &RestartArgs) -> ExitCode {
     };
     let how = stop::options(args.now, args.grace, args.reason.clone());
     let mut worst = 0;
-    let restart = |job: &Job| again(job, &how, patience);
-    at_once(&jobs, restart, |old, done| worst = worst.max(report(old, args.json, done)));
+    let restart = |job: &Job| again(job, &how, patience, args.json);
+    for_each_parallel(&jobs, restart, |old, done| worst = worst.max(report(old, args.json, done)));
     ExitCode::from(worst)
 }
 
-fn again(job: &Job, how: &StopOptions, patience: Option<Duration>) -> Restarted {
-    let Some(patience) = patience else { return Ok((job.restart(how)?, None)) };
-    // Before anything is stopped.
-    job.check_can_meet(&WaitFor::end().ready())?;
+/// Restarts a job. Its new id is printed before the wait, unless the one object comes after it.
+fn again(job: &Job, how: &StopOptions, patience: Option<Duration>, json: bool) -> Restarted {
+    if patience.is_some() {
+        // Before anything is stopped.
+        job.check_can_meet(&WaitFor::end().ready())?;
+    }
     let new = job.restart(how)?;
-    let waited = new.wait_for_readiness(patience)?;
-    Ok((new, Some(waited)))
+    if !json && output::to_stdout(&format!("{}\n", new.id())).is_some() {
+        report_running(&new);
+        return Ok(None);
+    }
+    let waited = patience.map(|patience| new.wait_for_readiness(patience)).transpose()?;
+    Ok(Some((new, waited)))
 }
 
 fn report(old: &Job, json: bool, done: Restarted) -> u8 {
     let (new, waited) = match done {
-        Ok(done) => done,
+        Ok(Some(done)) => done,
+        Ok(None) => return exit::FAILED,
         Err(error) => {
+            // It may name the program or a file, unmasked.
+            if let Ok(launch) = old.dir().launch() {
+                output::hide(launch.request.masked_values());
+            }
             fail("restart", json, &error);
             return errors::exit_code(&error);
         }
@@ -71,13 +82,9 @@ fn report(old: &Job, json: bool, done: Restarted) -> u8 {
         let verdict = format::verdict(&receipt.verdict);
         output::to_stderr(&format!("quell: {} was started though {} is {verdict}\n", new.id(), old.id()));
     }
-    let text = if json {
-        let met = waited.as_ref().map(|waited| waited.met);
-        envelope("restart", &StartAnswer::new(&new, Some(old.id()), met))
-    } else {
-        format!("{}\n", new.id())
-    };
-    if output::to_stdout(&text).is_some() {
+    let met = waited.as_ref().map(|waited| waited.met);
+    if json && output::to_stdout(&envelope("restart", &StartAnswer::new(&new, Some(old.id()), met))).is_some()
+    {
         report_running(&new);
         return exit::FAILED;
     }

@@ -5,16 +5,16 @@ use std::process::ExitCode;
 
 use quell::binary::responses::RmAnswer;
 use quell::binary::{JobInternals, look};
-use quell::{Error, Job, JobState, Removal};
+use quell::{Error, Job, JobState, Quell, Removal};
 
-use super::{envelope, fail, job_selection, quell};
+use super::{Admitted, envelope, fail, job_selection};
 use crate::args::RmArgs;
 use crate::errors::{self, exit};
 use crate::output;
 
 /// Removes each, and returns the highest exit code. If one of the words names no job, nothing is removed.
-pub fn rm(args: &RmArgs) -> ExitCode {
-    let jobs = match which(args) {
+pub fn rm(admitted: Admitted, args: &RmArgs) -> ExitCode {
+    let jobs = match admitted.quell.and_then(|quell| which(&quell, args)) {
         Ok(jobs) => jobs,
         Err(error) => return fail("rm", args.json, &error),
     };
@@ -49,8 +49,7 @@ pub fn rm(args: &RmArgs) -> ExitCode {
     ExitCode::from(worst)
 }
 
-fn which(args: &RmArgs) -> Result<Vec<Job>, Error> {
-    let quell = quell()?;
+fn which(quell: &Quell, args: &RmArgs) -> Result<Vec<Job>, Error> {
     // All words are resolved before the first job is finished or removed.
     let mut jobs = args.jobs.iter().map(|text| quell.job(text)).collect::<Result<Vec<_>, _>>()?;
     // The same job may be named twice.

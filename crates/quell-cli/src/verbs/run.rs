@@ -5,19 +5,21 @@ use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use quell::binary::{Finished, ReceiptTarget, StdoutUse, account, parse_environment};
+use quell::binary::{Finished, Loaded, ReceiptTarget, StdoutUse, account, parse_environment};
 use quell::{
-    Actor, Cause, Contain, ErrorBody, Foreground, JobId, JobRequest, Leak, Limits, ProcId, Receipt,
-    RootOutcome, Signal, StartError, Until, Verdict,
+    Actor, Cause, Error, ErrorBody, Foreground, JobId, JobRequest, Leak, Limits, ProcId, Receipt,
+    RootOutcome, Signal, Until, Verdict,
 };
 
-use crate::args::{ContainArg, JobArgs, LeakArg, OwnerArg, RunArgs, UntilArg};
+use super::Admitted;
+use crate::args::{JobArgs, LeakArg, OwnerArg, RunArgs, UntilArg};
 use crate::errors::{self, exit};
 use crate::open_line;
 use crate::output;
+use crate::render::{columns_of, format, printable};
 
 /// Runs the command and returns the exit code. `id` is the id of the job, if it has one already.
-pub fn run(args: RunArgs, id: Option<JobId>) -> ExitCode {
+pub fn run(admitted: Admitted, args: RunArgs, id: Option<JobId>) -> ExitCode {
     let (json, quiet) = (args.json, args.quiet);
     if json && quell::binary::closed_at_start()[1] {
         let message = "stdout is closed, so --json has nowhere to write";
@@ -28,12 +30,20 @@ pub fn run(args: RunArgs, id: Option<JobId>) -> ExitCode {
             &errors::said("stdout_closed", message, "open it, or use --receipt FILE"),
         );
     }
-    let (request, home) = match request(args, id) {
+    let Some(permit) = admitted.permit else {
+        return output::fail(
+            "run",
+            json,
+            exit::FAILED,
+            &errors::said("system", "the guard was not asked", "this is a bug"),
+        );
+    };
+    let (request, home) = match request(admitted.settings, args, id) {
         Ok(request) => request,
         Err(error) => return output::fail("run", json, exit::FAILED, &error),
     };
     let leak = request.leak;
-    match keep(request, home) {
+    match quell::binary::run(request, home, &permit) {
         Ok(finished) => report(&finished, leak, quiet, json),
         Err(error) => {
             let (code, error) = errors::of_run(&error);
@@ -42,48 +52,15 @@ pub fn run(args: RunArgs, id: Option<JobId>) -> ExitCode {
     }
 }
 
-#[cfg(target_os = "linux")]
-fn keep(request: JobRequest, home: Option<PathBuf>) -> Result<Finished, StartError> {
-    match super::guard_check::permit() {
-        Some(permit) => quell::binary::run(request, home, permit),
-        None => Err(StartError::Start("the guard was not asked".into())),
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn keep(request: JobRequest, home: Option<PathBuf>) -> Result<Finished, StartError> {
-    quell::binary::run(request, home)
-}
-
-/// The settings for all jobs, without hooks for a hook's own command.
-#[cfg(target_os = "linux")]
-pub fn configure(request: &mut JobRequest, config: &quell::binary::Config) {
-    request.stop = config.stop;
-    request.contain = config.start.contain;
-    request.until = config.start.until;
-    request.mask = config.start.mask.clone();
-    // Only with hooks: the check for a hook's own command reads all ancestors.
-    if !config.hooks.is_empty() && !quell::binary::is_below_a_helper() {
-        request.hooks = config.hooks.clone();
-    }
-}
-
-#[cfg(target_os = "linux")]
-fn configure_run(request: &mut JobRequest) -> Result<(), ErrorBody> {
-    let loaded = crate::verbs::guard_check::settings().map_err(|error| errors::body(&error))?;
-    configure(request, &loaded.config);
+pub fn configure_run(request: &mut JobRequest, settings: Result<Loaded, Error>) -> Result<(), Error> {
+    settings?.config.configure(request);
     if request.session.is_none() {
-        request.session = quell::binary::own_session().map_err(|error| errors::body(&error))?;
+        request.session = quell::binary::own_session()?;
     }
     if quell::binary::is_inside_a_job() {
         // The helper would be one of that job's processes, and count as left behind when the job ends.
         request.hooks.clear();
     }
-    Ok(())
-}
-
-#[cfg(not(target_os = "linux"))]
-fn configure_run(_request: &mut JobRequest) -> Result<(), ErrorBody> {
     Ok(())
 }
 
@@ -96,13 +73,7 @@ pub fn apply(args: JobArgs, request: &mut JobRequest) -> Result<(), ErrorBody> {
     request.env.clear = args.clear_env;
     output::hide(request.masked_values());
     request.cwd = args.cwd;
-    request.contain = match args.contain {
-        None => request.contain,
-        Some(ContainArg::Auto) => Contain::Auto,
-        Some(ContainArg::Cgroup) => Contain::Cgroup,
-        Some(ContainArg::Pidns) => Contain::Pidns,
-        Some(ContainArg::Reaper) => Contain::Reaper,
-    };
+    request.contain = args.contain.map_or(request.contain, Into::into);
     request.limits = Limits { memory: args.limit_memory, procs: args.limit_procs, cpu: args.limit_cpu };
     let stop = &mut request.stop;
     stop.signal = args.signal.unwrap_or(stop.signal);
@@ -125,8 +96,7 @@ pub fn apply(args: JobArgs, request: &mut JobRequest) -> Result<(), ErrorBody> {
 }
 
 /// The process that `--owner` names; none for a session.
-#[cfg(target_os = "linux")]
-pub fn owner(arg: &OwnerArg) -> Result<Option<ProcId>, quell::Error> {
+pub fn owner(arg: &OwnerArg) -> Result<Option<ProcId>, Error> {
     let this = std::process::id();
     let pid = match arg {
         OwnerArg::Session(_) => return Ok(None),
@@ -137,64 +107,55 @@ pub fn owner(arg: &OwnerArg) -> Result<Option<ProcId>, quell::Error> {
     quell::owner_process(pid).map(Some)
 }
 
-#[cfg(target_os = "linux")]
-fn owner_of_run(arg: Option<&OwnerArg>) -> Result<Option<ProcId>, ErrorBody> {
-    Ok(arg.map(owner).transpose().map_err(|error| errors::body(&error))?.flatten())
-}
-
-#[cfg(not(target_os = "linux"))]
-fn owner_of_run(_arg: Option<&OwnerArg>) -> Result<Option<ProcId>, ErrorBody> {
-    Ok(None)
-}
-
 /// The request, options over settings; and the directory of its record.
-fn request(args: RunArgs, id: Option<JobId>) -> Result<(JobRequest, Option<PathBuf>), ErrorBody> {
+fn request(
+    settings: Result<Loaded, Error>,
+    args: RunArgs,
+    id: Option<JobId>,
+) -> Result<(JobRequest, Option<PathBuf>), ErrorBody> {
     let file = args.receipt.map(ReceiptTarget::File);
+    let owner = args.owner.as_ref().map(owner).transpose().map_err(|error| errors::body(&error))?.flatten();
     let foreground = Foreground {
         id,
         stdin: args.stdin.map(|path| if path.as_os_str() == "null" { "/dev/null".into() } else { path }),
-        owner: owner_of_run(args.owner.as_ref())?,
+        owner,
         receipts: file.into_iter().chain(args.receipt_fd.map(ReceiptTarget::Fd)).collect(),
         stdout: if args.json { StdoutUse::KeepForResult } else { StdoutUse::Release },
+        server: None,
     };
     let mut request = JobRequest::new(args.command, foreground);
     request.session = args.owner.as_ref().and_then(OwnerArg::session);
-    configure_run(&mut request)?;
+    configure_run(&mut request, settings).map_err(|error| errors::body(&error))?;
     apply(args.job, &mut request)?;
     // For the jobs that the command starts.
     request.env.set.extend(request.session.iter().map(|session| ("QUELL_SESSION".into(), session.into())));
     Ok((request, if args.no_record { None } else { Some(home()?) }))
 }
 
-#[cfg(target_os = "linux")]
-fn home() -> Result<PathBuf, ErrorBody> {
+pub fn home() -> Result<PathBuf, ErrorBody> {
     let home = quell::binary::Home::find().map(|home| home.dir().to_owned());
     home.ok_or_else(|| {
         errors::said("no_home", "there is no place for the record", "set QUELL_HOME, or pass --no-record")
     })
 }
 
-#[cfg(not(target_os = "linux"))]
-fn home() -> Result<PathBuf, ErrorBody> {
-    Ok(PathBuf::new())
-}
-
 /// How large an environment file may be: more than the kernel lets a program have.
 const ENV_FILE_CAP: u64 = 16 * 1024 * 1024;
 
 fn read_env_file(file: &Path) -> Result<Vec<(OsString, OsString)>, ErrorBody> {
-    let bad = |why: String| {
+    let error = |why: String, hint: &str| {
         let message = format!("can't use the environment file {}: {why}", file.display());
-        errors::said(
-            "bad_env_file",
-            &message,
-            "write one KEY=VALUE a line; lines that begin with # are comments",
-        )
+        errors::said("bad_env_file", &message, hint)
     };
+    let bad = |why| error(why, "write one KEY=VALUE a line; lines that begin with # are comments");
     // Up to the limit: a device has no end.
     let mut text = String::new();
     let read = std::fs::File::open(file).and_then(|file| file.take(ENV_FILE_CAP).read_to_string(&mut text));
-    if read.map_err(|error| bad(error.to_string()))? as u64 == ENV_FILE_CAP {
+    let read = read.map_err(|failed| match failed.kind() {
+        std::io::ErrorKind::InvalidData => bad("it is not UTF-8".into()),
+        _ => error(failed.to_string(), "give a file that exists and that you may read"),
+    })?;
+    if read as u64 == ENV_FILE_CAP {
         return Err(bad(format!("it is larger than {ENV_FILE_CAP} bytes")));
     }
     let set = parse_environment(&text).map_err(|error| bad(error.to_string()))?;
@@ -212,11 +173,11 @@ fn report(finished: &Finished, leak: Leak, quiet: bool, json: bool) -> ExitCode 
     let timed_out = receipt.cause == Cause::Timeout;
     let shown = timed_out || leak_shown || receipt.killed() || receipt.verdict != Verdict::Gone;
     if shown && !quiet {
-        output::to_stderr(&account::account(receipt, columns()));
+        output::to_stderr(&account::account(receipt, columns_of(&std::io::stderr())));
     } else if leaked && !quiet {
         output::to_stderr(&format!("quell: {}\n", account::outlived(receipt.outlived() as u64)));
     } else if let Some(why) = why_stopped(receipt).filter(|_| !quiet) {
-        output::to_stderr(&format!("quell: stopped: {why}\n"));
+        output::to_stderr(&format!("quell: stopped {why}\n"));
     }
     for warning in &receipt.warnings {
         output::to_stderr(&format!("quell: {warning}\n"));
@@ -232,6 +193,11 @@ fn report(finished: &Finished, leak: Leak, quiet: bool, json: bool) -> ExitCode 
         return ExitCode::from(exit::RUN_NOT_PROVEN_DEAD);
     }
     if finished.unwritten {
+        let how = format::outcome(&receipt.root.outcome);
+        output::to_stderr(&format!(
+            "quell: the command {how}; quell exits with {}, because its receipt is missing\n",
+            exit::FAILED
+        ));
         return ExitCode::from(exit::FAILED);
     }
     if timed_out {
@@ -240,6 +206,12 @@ fn report(finished: &Finished, leak: Leak, quiet: bool, json: bool) -> ExitCode 
     if finished.leaked && leak == Leak::Fail {
         return ExitCode::from(exit::RUN_LEAKED);
     }
+    root_code(finished)
+}
+
+/// The exit code for a command that is proven gone.
+pub fn root_code(finished: &Finished) -> ExitCode {
+    let receipt = &finished.receipt;
     // The root's exit code is true, but quell lost a process and cut the run short.
     if receipt.cause == Cause::KeeperLost
         && receipt.killed()
@@ -260,34 +232,20 @@ fn report(finished: &Finished, leak: Leak, quiet: bool, json: bool) -> ExitCode 
         RootOutcome::NotStarted { .. } => match receipt.actor {
             Actor::Sender { signal, .. } => ExitCode::from(128 + signal.number() as u8),
             Actor::Client { .. } => ExitCode::from(128 + Signal::TERM.number() as u8),
-            Actor::Program | Actor::Quell | Actor::Kernel | Actor::Unknown => ExitCode::from(exit::FAILED),
+            Actor::Program | Actor::Quell | Actor::Owner { .. } | Actor::Kernel | Actor::Unknown => {
+                ExitCode::from(exit::FAILED)
+            }
         },
         RootOutcome::Unknown => ExitCode::from(exit::FAILED),
     }
 }
 
 /// Why another process ended the run, if one did.
-#[cfg(target_os = "linux")]
 fn why_stopped(receipt: &Receipt) -> Option<String> {
-    use crate::render::{format, printable};
     match receipt.cause {
-        Cause::User => format::actor(&receipt.actor).map(|actor| printable(&actor)),
-        Cause::OwnerGone => Some(format::cause(receipt.cause).to_owned()),
+        Cause::User if receipt.actor == Actor::Kernel => Some("because its terminal hung up".to_owned()),
+        Cause::User => format::actor(&receipt.actor).map(|actor| printable(&format!("by {actor}"))),
+        Cause::OwnerGone => Some("because its owner is gone".to_owned()),
         _ => None,
     }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn why_stopped(_receipt: &Receipt) -> Option<String> {
-    None
-}
-
-#[cfg(target_os = "linux")]
-fn columns() -> Option<usize> {
-    crate::render::columns_of(&std::io::stderr())
-}
-
-#[cfg(not(target_os = "linux"))]
-fn columns() -> Option<usize> {
-    None
 }

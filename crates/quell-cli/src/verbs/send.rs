@@ -2,19 +2,20 @@
 
 use std::fs::File;
 use std::io::{self, Cursor, IsTerminal, Read};
+use std::path::Path;
 use std::process::ExitCode;
 
 use quell::binary::responses::SendAnswer;
 use quell::{Error, Job};
 
-use super::{envelope, quell};
+use super::{Admitted, envelope};
 use crate::args::SendArgs;
 use crate::errors;
 use crate::output;
 
 /// Sends it. For people, success prints nothing.
-pub fn send(args: &SendArgs) -> ExitCode {
-    let sent = quell().and_then(|quell| quell.job(&args.job)).and_then(|job| {
+pub fn send(admitted: Admitted, args: &SendArgs) -> ExitCode {
+    let sent = admitted.quell.and_then(|quell| quell.job(&args.job)).and_then(|job| {
         let bytes = deliver(&job, args)?;
         Ok((job, bytes))
     });
@@ -34,7 +35,7 @@ fn deliver(job: &Job, args: &SendArgs) -> Result<u64, Error> {
     let own = || io::stdin().lock();
     let mut source: Box<dyn Read> = match (&args.file, args.text.as_slice()) {
         (Some(path), _) if path.as_os_str() == "-" => Box::new(own()),
-        (Some(path), _) => Box::new(File::open(path).map_err(Error::io(path))?),
+        (Some(path), _) => Box::new(open(path).map_err(Error::io(path))?),
         (None, []) if args.eof && io::stdin().is_terminal() => Box::new(io::empty()),
         (None, []) => Box::new(own()),
         (None, words) => {
@@ -43,4 +44,10 @@ fn deliver(job: &Job, args: &SendArgs) -> Result<u64, Error> {
         }
     };
     job.send_from(&mut source, args.eof.into(), args.timeout)
+}
+
+/// A directory can be opened, but not read.
+fn open(path: &Path) -> io::Result<File> {
+    let file = File::open(path)?;
+    if file.metadata()?.is_dir() { Err(io::ErrorKind::IsADirectory.into()) } else { Ok(file) }
 }

@@ -5,16 +5,17 @@ use std::process::ExitCode;
 use quell_guard::ServiceVerb;
 use quell_guard::service::{ServiceAnswer, ServiceOptions, act};
 
-use super::{envelope, fail, guard_check, quell};
+use super::{Admitted, envelope, fail, guard_of};
 use crate::args::ServiceArgs;
 use crate::{output, render};
 
 /// Carries out the verb, and prints the state of the service.
-pub fn service(args: &ServiceArgs) -> ExitCode {
+pub fn service(admitted: Admitted, args: &ServiceArgs) -> ExitCode {
     let options = ServiceOptions { user: args.user, timeout: args.timeout };
-    let done = quell()
-        .and_then(|quell| guard_check::of(&quell, args.reason.clone()))
-        .and_then(|guard| Ok(act(&guard, args.action.verb(), &args.name, &options)?));
+    let done = admitted.quell.and_then(|quell| {
+        let guard = guard_of(&quell, &admitted.settings?.config, args.reason.clone());
+        Ok(act(&guard, args.action.verb(), &args.name, &options)?)
+    });
     match done {
         Ok(answer) => {
             let text = if args.json { envelope("service", &answer) } else { told(&answer) };

@@ -6,15 +6,15 @@ use quell::binary::responses::SignalAnswer;
 use quell::{ErrorBody, Job, SignalTo};
 use serde_json::json;
 
-use super::{envelope, fail, quell};
+use super::{Admitted, envelope, fail};
 use crate::args::SignalArgs;
 use crate::errors::exit;
 use crate::output;
 use crate::render::format;
 
 /// Sends it, and prints how many processes got it.
-pub fn signal(args: &SignalArgs) -> ExitCode {
-    let sent = quell().and_then(|quell| quell.job(&args.job)).and_then(|job| {
+pub fn signal(admitted: Admitted, args: &SignalArgs) -> ExitCode {
+    let sent = admitted.quell.and_then(|quell| quell.job(&args.job)).and_then(|job| {
         let sent = job.signal(args.signal, if args.tree { SignalTo::Tree } else { SignalTo::Root })?;
         Ok((job, sent))
     });

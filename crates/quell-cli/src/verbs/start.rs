@@ -4,50 +4,82 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use quell::binary::JobInternals;
 use quell::binary::responses::StartAnswer;
+use quell::binary::{JobInternals, Loaded};
+use quell::units::format_duration;
 use quell::{
-    Background, Environment, Error, GcRules, Job, JobRequest, Leak, OnOwnerExit, Owner, Quell, ReadyCheck,
-    ReadyRules, RestartPolicy, Stdin, Waited,
+    Background, Condition, Environment, Error, GcRules, Job, JobRequest, Leak, OnOwnerExit, Owner, Quell,
+    ReadyCheck, ReadyRules, RestartPolicy, Stdin, Waited,
 };
 
-use super::{envelope, fail, gc, guard_check, quell};
+use super::interrupts::Interrupts;
+use super::{Admitted, envelope, fail};
 use crate::args::{OwnerArg, OwnerExitArg, RestartArg, StartArgs};
 use crate::output;
+use crate::progress::Progress;
 use crate::render;
 use crate::render::format;
 use crate::verbs::run;
 
 /// Starts the command and prints the job's id.
-pub fn start(args: StartArgs) -> ExitCode {
+pub fn start(admitted: Admitted, args: StartArgs) -> ExitCode {
     let json = args.json;
-    let program = guard_check::program(&args.command);
-    let Wanted { wait_ready, request, gc } = match wanted(args) {
+    let Wanted { wait_ready, request, gc } = match wanted(admitted.settings, args) {
         Ok(wanted) => wanted,
         Err(code) => return code,
     };
-    let quell = match quell() {
+    let quell = match admitted.quell {
         Ok(quell) => quell,
         Err(error) => return fail("start", json, &error),
     };
-    let started = quell.start(&request);
-    if let Some(permit) = guard_check::permit() {
-        quell::binary::record_start(permit, &program, &started);
-    }
-    let job = match started {
+    // The one object comes after the wait: a signal must not keep the id from the caller.
+    let interrupts = (json && wait_ready.is_some()).then(Interrupts::hold);
+    let job = match quell.start(&request) {
         Ok(job) => job,
         Err(error) => return fail("start", json, &error),
     };
-    let code = match wait_ready.map(|patience| job.wait_for_readiness(patience)).transpose() {
-        Ok(waited) => report(&job, json, waited),
-        Err(error) => {
-            let code = fail("start", json, &error);
-            report_running(&job);
-            code
-        }
+    let code = match (wait_ready, interrupts) {
+        (None, _) => print(&job, json, None).unwrap_or(ExitCode::SUCCESS),
+        (Some(patience), Some(interrupts)) => wait_with_json(&job, patience, interrupts),
+        (Some(patience), None) => wait(&job, patience),
     };
     auto_gc(&quell, gc);
     code
+}
+
+/// Prints the id, and then waits until the job is ready.
+fn wait(job: &Job, patience: Duration) -> ExitCode {
+    if let Some(code) = print(job, false, None) {
+        return code;
+    }
+    let waited = {
+        let name = format::job(job);
+        let _progress = Progress::show(true, move |passed| {
+            let [passed, limit] =
+                [passed, patience].map(|time| format_duration(Duration::from_secs(time.as_secs())));
+            format!("quell: waiting until {name} is ready ({passed} of {limit})")
+        });
+        job.wait_for_readiness(patience)
+    };
+    waited.map_or_else(|error| fail("start", false, &error), |waited| report(job, &waited))
+}
+
+/// Waits until the job is ready, and prints the one object: also if a signal ends the wait.
+fn wait_with_json(job: &Job, patience: Duration, mut interrupts: Interrupts) -> ExitCode {
+    let interrupted = job.clone();
+    interrupts.exit_after(move || {
+        let _ = print(&interrupted, true, Some(Condition::Nothing));
+    });
+    let waited = job.wait_for_readiness(patience);
+    interrupts.finish();
+    match waited {
+        Ok(waited) => print(job, true, Some(waited.met)).unwrap_or_else(|| report(job, &waited)),
+        Err(error) => {
+            let code = fail("start", true, &error);
+            report_running(job);
+            code
+        }
+    }
 }
 
 /// Removes a few old jobs, after the caller got the id. The job runs whether this fails or not, so errors are not printed.
@@ -63,15 +95,16 @@ pub(super) fn report_running(job: &Job) {
     output::to_stderr(&format!("quell: the job runs all the same: {id} (`quell stop {id}` stops it)\n"));
 }
 
-fn report(job: &Job, json: bool, waited: Option<Waited>) -> ExitCode {
-    let met = waited.as_ref().map(|waited| waited.met);
+/// Prints the job: its id, or the object. Returns the exit code of an error.
+fn print(job: &Job, json: bool, met: Option<Condition>) -> Option<ExitCode> {
     let text =
         if json { envelope("start", &StartAnswer::new(job, None, met)) } else { format!("{}\n", job.id()) };
-    if let Some(code) = output::to_stdout(&text) {
-        report_running(job);
-        return code;
-    }
-    let (code, words) = waited.map_or((0, String::new()), |waited| format::readiness(job, &waited));
+    output::to_stdout(&text).inspect(|_| report_running(job))
+}
+
+/// Prints how the wait for readiness ended.
+fn report(job: &Job, waited: &Waited) -> ExitCode {
+    let (code, words) = format::readiness(job, waited);
     output::to_stderr(&words);
     ExitCode::from(code)
 }
@@ -98,14 +131,14 @@ fn warn_of_unknown(mask: &[String], environment: &Environment) {
 }
 
 /// The request: options over settings.
-fn wanted(args: StartArgs) -> Result<Wanted, ExitCode> {
+fn wanted(settings: Result<Loaded, Error>, args: StartArgs) -> Result<Wanted, ExitCode> {
     let json = args.json;
     let said = |error: Error| fail("start", json, &error);
-    let loaded = guard_check::settings().map_err(said)?;
+    let loaded = settings.map_err(said)?;
     for warning in &loaded.warnings {
         output::to_stderr(&format!("quell: {warning}\n"));
     }
-    let config = loaded.config.clone();
+    let config = loaded.config;
     let mut background = Background {
         stdin: match args.stdin.to_str() {
             Some("null") => Stdin::Null,
@@ -150,7 +183,7 @@ fn wanted(args: StartArgs) -> Result<Wanted, ExitCode> {
     let has_sign = !background.ready.rules.is_empty();
     let mut request = JobRequest::new(args.command, background);
     request.session = args.owner.as_ref().and_then(OwnerArg::session);
-    run::configure(&mut request, &config);
+    config.configure(&mut request);
     request.mask.extend(args.mask.iter().cloned());
     run::apply(args.job, &mut request).map_err(|body| {
         output::fail("start", json, if body.code == "bad_env_file" { 2 } else { 125 }, &body)
@@ -166,6 +199,6 @@ fn wanted(args: StartArgs) -> Result<Wanted, ExitCode> {
         let why = "--wait-ready needs something to wait for: --ready-port, --ready-log, --ready-http or --ready-cmd";
         return Err(said(Error::BadValue(why.into())));
     }
-    let gc = config.gc.auto.then(|| gc::rules(&config.gc));
+    let gc = config.gc.auto.then(|| config.gc.rules());
     Ok(Wanted { wait_ready, request, gc })
 }

@@ -6,14 +6,14 @@ use std::time::Duration;
 use quell::binary::QuellInternals;
 use quell::{Bucket, Error, Period, Spread, Stats, StatsFilter, TagSums};
 
-use super::{envelope, fail, job_selection, quell};
+use super::{Admitted, envelope, fail, job_selection};
 use crate::args::{ByArg, StatsArgs};
 use crate::output;
 use crate::render::{self, Cell, Chart, Reader, Style, Table, fields};
 
 /// Prints the sums.
-pub fn stats(args: &StatsArgs) -> ExitCode {
-    match sums(args) {
+pub fn stats(admitted: Admitted, args: &StatsArgs) -> ExitCode {
+    match sums(admitted, args) {
         Ok(stats) => {
             let text = || describe(&stats, args.chart || render::is_terminal());
             let said = if args.json { envelope("stats", &stats) } else { text() };
@@ -23,7 +23,7 @@ pub fn stats(args: &StatsArgs) -> ExitCode {
     }
 }
 
-fn sums(args: &StatsArgs) -> Result<Stats, Error> {
+fn sums(admitted: Admitted, args: &StatsArgs) -> Result<Stats, Error> {
     let filter = StatsFilter {
         since: job_selection::since(args.since),
         tags: job_selection::tags(&args.tag)?,
@@ -35,7 +35,7 @@ fn sums(args: &StatsArgs) -> Result<Stats, Error> {
         },
         tag_key: args.by_tag.clone(),
     };
-    quell::binary::stats_of(quell()?.home(), &filter)
+    quell::binary::stats_of(admitted.quell?.home(), &filter)
 }
 
 fn describe(stats: &Stats, with_chart: bool) -> String {
@@ -80,7 +80,9 @@ fn about_jobs(stats: &Stats) -> Vec<(&'static str, Cell)> {
     row("causes", causes.join(", "));
     row("timeouts", stats.timeouts.to_string());
     row("stopped", stats.stopped.to_string());
-    let rate = stats.kill_rate.map(|rate| format!(" ({:.0} % of those asked)", rate * 100.0));
+    let rate = stats
+        .kill_rate
+        .map(|rate| format!(" ({} of the {} asked, {})", stats.asked_killed, stats.asked, percent(rate)));
     row("killed", format!("{}{}", stats.killed, rate.unwrap_or_default()));
     row("leaks", stats.leaks.to_string());
     row("not proven", stats.not_proven.to_string());

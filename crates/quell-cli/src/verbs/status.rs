@@ -10,7 +10,7 @@ use quell::{
     RootOutcome, StreamTotals, Timestamp, Verdict,
 };
 
-use super::{envelope, fail, job_selection, list, quell};
+use super::{Admitted, envelope, fail, job_selection, list};
 use crate::args::StatusArgs;
 use crate::errors::{self, exit};
 use crate::output;
@@ -18,8 +18,8 @@ use crate::render::format;
 use crate::render::{self, Cell, Reader, Style, fields, printable};
 
 /// Prints it for each, and returns the highest exit code.
-pub fn status(args: &StatusArgs) -> ExitCode {
-    let quell = match quell() {
+pub fn status(admitted: Admitted, args: &StatusArgs) -> ExitCode {
+    let quell = match admitted.quell {
         Ok(quell) => quell,
         Err(error) => return fail("status", args.json, &error),
     };
@@ -138,7 +138,10 @@ fn outcome(outcome: &RootOutcome) -> String {
 }
 
 fn because(cause: Cause, job: &JobView) -> String {
-    let why = format!("{}{}", why(cause), by(job.actor.as_ref()));
+    let why = match (cause, job.actor.as_ref()) {
+        (Cause::User, Some(Actor::Kernel)) => "its terminal hung up".to_owned(),
+        (cause, actor) => format!("{}{}", why(cause), by(actor)),
+    };
     match (cause, job.outlived.map(account::outlived)) {
         (Cause::OwnExit, Some(outlived)) => outlived,
         (_, Some(outlived)) => format!("{why}; {outlived}"),
@@ -156,8 +159,9 @@ fn why(cause: Cause) -> &'static str {
         Cause::Limit => "it reached a limit",
         Cause::ExternalSignal => "a signal from outside quell",
         Cause::FrontLost => "the quell that ran it was killed",
-        Cause::KeeperLost => "its keeper was killed",
+        Cause::KeeperLost => "its keeper was lost",
         Cause::OwnerGone => "its owner is gone",
+        Cause::InputClosed => "its client closed its input",
         Cause::HostReboot => "the machine was restarted",
     }
 }
@@ -171,6 +175,9 @@ fn by(actor: Option<&Actor>) -> String {
         Some(Actor::Client { pid, uid, command, reason }) => {
             let reason = reason.as_ref().map(|reason| format!(": {}", printable(reason))).unwrap_or_default();
             format!(" ({} of user {uid}{reason})", printable(&format::process(*pid, command.as_ref())))
+        }
+        Some(Actor::Owner { pid, command }) => {
+            format!(" ({})", printable(&format::process(*pid, Some(command))))
         }
         Some(Actor::Kernel) => " (by the kernel)".into(),
         Some(Actor::Program | Actor::Quell | Actor::Unknown) | None => String::new(),
@@ -189,14 +196,7 @@ fn ready(job: &JobView, rules: Option<&ReadyRules>) -> Option<String> {
     if let Some(wall) = job.ready {
         return Some(format!("since {}", time(wall)));
     }
-    let ReadyRules { port, log, http, cmd } = rules?;
-    let wanted = [
-        port.map(|port| format!("port {port}")),
-        log.as_ref().map(|regex| format!("a line like {}", printable(regex))),
-        http.as_ref().map(|url| printable(url)),
-        cmd.as_ref().map(|command| format!("`{}`", printable(command))),
-    ];
-    let wanted = wanted.into_iter().flatten().collect::<Vec<_>>().join(", ");
+    let wanted = format::ready_rules(rules?);
     Some(format!("{}: {wanted}", if job.state == JobState::Ended { "never" } else { "not yet" }))
 }
 

@@ -11,7 +11,7 @@ use quell::units::format_duration;
 use quell::{Error, ErrorBody, Filter, Job, Quell, StopOptions, Stopped, Verdict};
 use serde_json::json;
 
-use super::{at_once, envelope, fail, guard_check, quell};
+use super::{Admitted, envelope, fail, for_each_parallel};
 use crate::args::StopArgs;
 use crate::errors::{self, exit};
 use crate::output;
@@ -19,8 +19,8 @@ use crate::progress::Progress;
 use crate::render::{self, format};
 
 /// Stops the jobs, and prints the result for each.
-pub fn stop(args: &StopArgs) -> ExitCode {
-    let (jobs, unknown) = match quell().and_then(|quell| which(&quell, args)) {
+pub fn stop(admitted: Admitted, args: &StopArgs) -> ExitCode {
+    let (jobs, unknown) = match admitted.quell.and_then(|quell| which(&quell, args)) {
         Ok(which) => which,
         Err(error) => return fail("stop", args.json, &error),
     };
@@ -40,10 +40,7 @@ pub fn stop(args: &StopArgs) -> ExitCode {
     // Reported first: the others may take long.
     unknown.into_iter().for_each(|error| teller.failed(error));
     let stop = |job: &Job| job.stop_with(&how);
-    at_once(&jobs, stop, |job, ended| {
-        if let Some(permit) = guard_check::permit() {
-            quell::binary::record_stop(permit, job.id(), &ended);
-        }
+    for_each_parallel(&jobs, stop, |job, ended| {
         left.fetch_sub(1, Ordering::Relaxed);
         progress.aside(|| match ended {
             Ok(stopped) => teller.stopped(job, stopped),

@@ -2,14 +2,14 @@
 
 use std::process::ExitCode;
 
+use super::Admitted;
 use crate::args::SweepArgs;
 use crate::errors::exit;
 use crate::output;
 
 /// Sweeps, and prints what was found and done.
-pub fn sweep(args: &SweepArgs) -> ExitCode {
-    let swept = super::quell();
-    let report = match swept.and_then(|quell| quell.sweep(args.dry_run.into())) {
+pub fn sweep(admitted: Admitted, args: &SweepArgs) -> ExitCode {
+    let report = match admitted.quell.and_then(|quell| quell.sweep(args.dry_run.into())) {
         Ok(report) => report,
         Err(error) => return super::fail("sweep", args.json, &error),
     };

@@ -5,12 +5,12 @@ use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::thread::JoinHandle;
 
-use quell::binary::{JobInternals, LogReader, Piece, printable};
+use quell::binary::{JobInternals, LogReader, Piece, grouped, printable};
 use quell::{Background, Cause, Error, Job, JobRequest, Leak, Signal, StopPlan, Stream, Verdict};
 use quell_test::{TestAnswer, TestPlan, TestStatus, run_tests};
 
 use super::interrupts::Interrupts;
-use super::{envelope, fail, guard_check, quell};
+use super::{Admitted, envelope, fail, guard_of};
 use crate::args::{LeakArg, TestArgs};
 use crate::errors::{self, exit};
 use crate::output;
@@ -20,9 +20,9 @@ use crate::render::format;
 /// How many names of failed tests are printed for people.
 const NAMES: usize = 20;
 
-pub fn test(args: TestArgs) -> ExitCode {
+pub fn test(admitted: Admitted, args: TestArgs) -> ExitCode {
     let json = args.json;
-    let (answer, stopped) = match carry_out(args) {
+    let (answer, stopped) = match carry_out(admitted, args) {
         Ok(done) => done,
         Err(error) => return fail("test", json, &error),
     };
@@ -31,14 +31,14 @@ pub fn test(args: TestArgs) -> ExitCode {
 }
 
 /// Also returns the signal that this process got during the run, if any.
-fn carry_out(args: TestArgs) -> Result<(TestAnswer, Option<Signal>), Error> {
+fn carry_out(admitted: Admitted, args: TestArgs) -> Result<(TestAnswer, Option<Signal>), Error> {
     let mut interrupts = Interrupts::hold();
-    let quell = quell()?;
-    let loaded = guard_check::settings()?;
+    let (quell, loaded) = (admitted.quell?, admitted.settings?);
     for warning in &loaded.warnings {
         output::to_stderr(&format!("quell: {warning}\n"));
     }
-    let config = loaded.config.clone();
+    let config = loaded.config;
+    let guard = guard_of(&quell, &config, args.reason);
     let background = Background { max_log: config.start.max_log, ..Background::default() };
     let mut request = JobRequest::new(args.command, background);
     request.contain = config.start.contain;
@@ -64,7 +64,6 @@ fn carry_out(args: TestArgs) -> Result<(TestAnswer, Option<Signal>), Error> {
         hint: errors::hint,
         ..TestPlan::new(request)
     };
-    let guard = guard_check::of(&quell, args.reason)?;
     let mut shown = None;
     let answer = run_tests(&quell, &guard, &plan, |job| {
         interrupts.stop(job, "test");
@@ -93,23 +92,30 @@ fn follow(job: &Job) -> Option<JoinHandle<()>> {
                 let Piece::Data { stream, bytes, .. } = piece else { continue };
                 let filter = if stream == Stream::Stdout { &mut out } else { &mut err };
                 let bytes = filter.as_mut().map_or(bytes.into(), |filter| Cow::from(filter.pass(bytes)));
-                match stream {
-                    Stream::Stdout => {
-                        let mut out = std::io::stdout().lock();
-                        out.write_all(&bytes).and_then(|()| out.flush()).ok()?;
-                    }
-                    Stream::Stderr => std::io::stderr().write_all(&bytes).ok()?,
-                }
+                write(stream, &bytes)?;
             }
             if !watch.more().ok()? {
-                return Some(());
+                break;
             }
         }
+        // The colours of the tests must not hide the summary.
+        write(Stream::Stdout, out.map_or(b"", |mut filter| filter.close()))?;
+        write(Stream::Stderr, err.map_or(b"", |mut filter| filter.close()))
     };
     let show = move || {
         let _ = pass_on();
     };
     std::thread::Builder::new().spawn(show).ok()
+}
+
+fn write(stream: Stream, bytes: &[u8]) -> Option<()> {
+    match stream {
+        Stream::Stdout => {
+            let mut out = std::io::stdout().lock();
+            out.write_all(bytes).and_then(|()| out.flush()).ok()
+        }
+        Stream::Stderr => std::io::stderr().write_all(bytes).ok(),
+    }
 }
 
 fn code(answer: &TestAnswer, signal: Option<Signal>) -> u8 {
@@ -140,7 +146,7 @@ fn summary(answer: &TestAnswer) -> String {
     let mut text = format!(
         "{}quell: {}: {} ({})\n",
         if open { "\n" } else { "" },
-        answer.status.word(),
+        answer.status.as_str(),
         answer.reason,
         format::seconds(answer.duration)
     );
@@ -149,11 +155,11 @@ fn summary(answer: &TestAnswer) -> String {
         (counts.passed, "passed"),
         (counts.failed, "failed"),
         (counts.skipped, "skipped"),
-        (counts.errors, "errors"),
+        (counts.errors, if counts.errors == Some(1) { "error" } else { "errors" }),
     ];
     let known: Vec<String> = named
         .iter()
-        .filter_map(|(count, word)| count.map(|count| format!("{} {word}", format::number(count))))
+        .filter_map(|(count, word)| count.map(|count| format!("{} {word}", grouped(count))))
         .collect();
     if !known.is_empty() {
         let so_far = if counts.complete { "" } else { ", up to the end of the output" };
@@ -164,7 +170,7 @@ fn summary(answer: &TestAnswer) -> String {
     }
     let more = answer.failed_tests.len().saturating_sub(NAMES) as u64 + answer.failed_tests_omitted;
     if more > 0 {
-        text += &format!("  … and {} more\n", format::number(more));
+        text += &format!("  … and {} more\n", grouped(more));
     }
     if let Some(name) = &answer.running_test {
         text += &format!("  was running: {}\n", printable(name));
@@ -177,7 +183,11 @@ fn summary(answer: &TestAnswer) -> String {
         text += &format!("  was alive: {} {}\n", process.id.pid, printable(&process.command));
     }
     for process in &answer.leaked {
-        text += &format!("  left behind: {} {}\n", process.id.pid, printable(&process.command));
+        text += &format!(
+            "  outlived the tests and was stopped: {} {}\n",
+            process.id.pid,
+            printable(&process.command)
+        );
     }
     if let Some(problem) = answer.junit.as_ref().and_then(|junit| junit.problem.as_ref()) {
         text += &format!("  the report can't be used: {}\n", printable(problem));
@@ -191,7 +201,15 @@ fn summary(answer: &TestAnswer) -> String {
         text += &format!("  {}\n", format::verdict(&receipt.verdict));
     }
     if let Some(job) = answer.job {
-        text += &format!("  `quell logs {job}` shows the whole output\n");
+        let output = answer.receipt.as_ref().and_then(|receipt| receipt.output);
+        let cut = output.map_or(0, |output| output.stdout.cut_bytes + output.stderr.cut_bytes);
+        text += &match cut {
+            0 => format!("  `quell logs {job}` shows the whole output\n"),
+            cut => {
+                let cut = crate::render::bytes(cut);
+                format!("  `quell logs {job}` shows the output that was kept; {cut} of it was not\n")
+            }
+        };
     }
     text
 }

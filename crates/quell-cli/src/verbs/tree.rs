@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use quell::binary::{account, tree_answer};
 use quell::{Error, JobId, LiveMember, ProcessTree, Quell};
 
-use super::{envelope, fail, job_selection, quell};
+use super::{Admitted, envelope, fail, job_selection};
 use crate::args::TreeArgs;
 use crate::errors::{self, exit};
 use crate::output;
@@ -16,8 +16,8 @@ use crate::render::{self, Cell, Reader, Style, Table};
 const DEPTH: usize = 24;
 
 /// Draws each, and returns the highest exit code.
-pub fn tree(args: &TreeArgs) -> ExitCode {
-    let quell = match quell() {
+pub fn tree(admitted: Admitted, args: &TreeArgs) -> ExitCode {
+    let quell = match admitted.quell {
         Ok(quell) => quell,
         Err(error) => return fail("tree", args.json, &error),
     };

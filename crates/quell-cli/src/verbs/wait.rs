@@ -8,7 +8,7 @@ use quell::binary::{account, printable};
 use quell::units::format_duration;
 use quell::{Condition, Error, Job, WaitFor, WaitMode, Waited};
 
-use super::{envelope, fail, quell};
+use super::{Admitted, envelope, fail};
 use crate::args::WaitArgs;
 use crate::errors::exit;
 use crate::output;
@@ -16,9 +16,9 @@ use crate::progress::Progress;
 use crate::render::format;
 
 /// Waits, and prints the result for each job.
-pub fn wait(args: &WaitArgs) -> ExitCode {
+pub fn wait(admitted: Admitted, args: &WaitArgs) -> ExitCode {
     let deadline = Instant::now() + args.timeout;
-    let (waited, wanted) = match carry_out(args, deadline) {
+    let (waited, wanted) = match carry_out(admitted, args, deadline) {
         Ok(waited) => waited,
         Err(error) => return fail("wait", args.json, &error),
     };
@@ -35,8 +35,12 @@ pub fn wait(args: &WaitArgs) -> ExitCode {
     output::to_stdout(&text).unwrap_or(ExitCode::from(code))
 }
 
-fn carry_out(args: &WaitArgs, deadline: Instant) -> Result<(Vec<Waited>, WaitFor), Error> {
-    let quell = quell()?;
+fn carry_out(
+    admitted: Admitted,
+    args: &WaitArgs,
+    deadline: Instant,
+) -> Result<(Vec<Waited>, WaitFor), Error> {
+    let quell = admitted.quell?;
     let mut jobs: Vec<Job> = Vec::new();
     for text in &args.jobs {
         let job = quell.job(text)?;

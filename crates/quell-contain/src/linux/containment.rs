@@ -38,6 +38,8 @@ pub struct Containment {
     /// The root certainly leads a process group of its own and is not reaped, so its PID may be used as a group id.
     pub(super) group: bool,
     pub(super) root_gone: bool,
+    /// Another process has killed the init of the PID namespace.
+    pub(super) init_was_killed: bool,
     pub(super) preexisting_children: Vec<ProcId>,
     pub(super) member_log: MemberLog,
     /// The members that the kill has found so far.
@@ -194,6 +196,16 @@ impl Containment {
         Ok(birth)
     }
 
+    /// Whether another process has killed the init of the PID namespace. Known once the root is collected.
+    pub fn init_was_killed(&self) -> bool {
+        self.init_was_killed
+    }
+
+    /// Whether another keeper made the tree, and was lost.
+    pub(super) fn is_taken_over(&self) -> bool {
+        self.reported.held.is_some()
+    }
+
     /// Why `auto` fell back to the reaper, on the first call after that.
     pub fn take_fallback_note(&mut self) -> Option<String> {
         self.fallback_note.take()
@@ -298,6 +310,7 @@ impl Containment {
             inner: None,
             group: false,
             root_gone: false,
+            init_was_killed: false,
             preexisting_children: Vec::new(),
             kill_rounds: 0,
             member_log: MemberLog::default(),
@@ -359,9 +372,11 @@ impl Containment {
     pub fn signal_all(&mut self, signal: Signal) -> usize {
         let mut member_log = std::mem::take(&mut self.member_log);
         let mut reached = 0;
+        member_log.drop_exited_pins();
         self.walk(|seen| {
             // Before the signal: nothing can be read of a process that has died from it.
             member_log.note(&seen.stat);
+            member_log.keep_pin(seen.stat.id(), &seen.pidfd);
             reached += usize::from(seen.pidfd.signal(signal) == quell_sys::Sent::Yes);
             Below::Visit
         });

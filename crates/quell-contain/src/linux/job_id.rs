@@ -75,7 +75,28 @@ mod tests {
         let now = quell_sys::ticks_since_boot();
         let started = earliest_start(JobId::new(quell_sys::unix_ms(), 1));
         assert!(started <= now && now - started <= 3 * quell_sys::ticks_per_second());
+        assert!(started < now, "the clocks may differ by a second");
+        let older = earliest_start(JobId::new(quell_sys::unix_ms() - 2500, 1));
+        let age = quell_sys::ticks_since_boot() - older;
+        assert!((3..=6).contains(&(age / quell_sys::ticks_per_second())), "{age} ticks");
         assert_eq!(earliest_start(JobId::new(1000, 1)), 0, "before this boot");
         assert_eq!(earliest_start(JobId::new(quell_sys::unix_ms() + 60_000, 1)), 0, "in the future");
+    }
+
+    #[test]
+    fn the_boot_is_known_by_the_first_digits_of_its_id() {
+        assert_eq!(format!("{:04x}", boot_bits().unwrap()), quell_sys::boot_id()[..4]);
+    }
+
+    #[test]
+    fn the_start_of_the_first_root_counts_only_if_the_id_allows_it() {
+        let id = new_job_id().unwrap();
+        let by_id = earliest_start(id);
+        let last = by_id + 3 * quell_sys::ticks_per_second() - 1;
+        let start = |start| start_of(id, Some(ProcId { pid: 1, start }));
+        assert_eq!((start_of(id, None), start(by_id - 1), start(last + 1)), (by_id, by_id, by_id));
+        assert_eq!((start(by_id + 1), start(last)), (by_id + 1, last));
+        // The id is older than this boot and says nothing about it.
+        assert_eq!(start_of(JobId::new(1000, 1), Some(ProcId { pid: 1, start: 5 })), 5);
     }
 }

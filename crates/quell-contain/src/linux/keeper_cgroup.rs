@@ -136,6 +136,13 @@ pub(super) fn origin() -> Origin {
     ORIGIN.get().cloned().unwrap_or_else(Origin::of_this_process)
 }
 
+/// The directory of the cgroup v2 of this process, if it has left that of the job's starter.
+pub(super) fn moved_to() -> Option<PathBuf> {
+    let starter = ORIGIN.get()?.dir()?;
+    let (own, _) = usual_dir_and_mount().or_else(|| dir_and_mount_of("self").ok())?;
+    (own != starter).then_some(own)
+}
+
 /// The cgroups that service managers assign: the cgroup v2 of the process, and systemd's own hierarchy on hybrid hosts.
 pub(super) fn cgroups_of(pid: u32) -> String {
     let text = quell_sys::cgroups(pid);

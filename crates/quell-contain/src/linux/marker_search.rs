@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::io;
 use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use quell_core::{ProcId, Signal, SignalResult};
@@ -70,9 +71,11 @@ pub(super) fn threads(pid: u32) -> impl Iterator<Item = u32> {
 /// Kills the members outside the tree and waits up to `patience` for them to exit. Returns those that are still alive, or an
 /// error if the processes can't be listed.
 ///
-/// Each process is pinned and then read again, so that a reused PID does no harm.
+/// They are looked for in the cgroup of the job's starter, and in `keeper_dir` if the job's processes start there. Each process is
+/// pinned and then read again, so that a reused PID does no harm.
 pub(super) fn kill_marked(
     marker_rule: &MarkerRule<'_>,
+    keeper_dir: Option<PathBuf>,
     member_log: &mut MemberLog,
     patience: Duration,
 ) -> (SignalRound, io::Result<Vec<ProcId>>) {
@@ -83,7 +86,7 @@ pub(super) fn kill_marked(
     // A process that was found can have forked in the meantime, so only a pass without a find ends the search.
     for _ in 0..16 {
         let mut found = Vec::new();
-        let pids = match candidates(&here) {
+        let pids = match candidates(&here, keeper_dir.as_deref()) {
             Ok(pids) => pids,
             Err(error) => return (round, Err(error)),
         };
@@ -126,9 +129,11 @@ pub(super) fn kill_marked(
     (round, Ok(Vec::new()))
 }
 
-/// The processes that may be in the cgroups `here`: the members of its cgroup v2 if they can be listed, else all processes.
-fn candidates(here: &Origin) -> io::Result<Vec<u32>> {
-    here.dir().and_then(processes_in).map_or_else(quell_sys::pids, Ok)
+/// The processes that may be in the cgroups `here` or in `keeper_dir`: the members of these if they can be listed, else all
+/// processes.
+fn candidates(here: &Origin, keeper_dir: Option<&Path>) -> io::Result<Vec<u32>> {
+    let listed = here.dir().into_iter().chain(keeper_dir).map(processes_in).collect::<Option<Vec<_>>>();
+    listed.filter(|_| here.dir().is_some()).map_or_else(quell_sys::pids, |pids| Ok(pids.concat()))
 }
 
 #[cfg(test)]

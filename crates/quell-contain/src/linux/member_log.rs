@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use quell_core::{Fate, Member, ProcId, RootOutcome, Signal};
-use quell_sys::{PidFd, Stat};
+use quell_sys::{PidFd, Sent, Stat};
 
 /// How many members are remembered. A tree that forks for ever must not fill the keeper's memory.
 const CAPACITY: usize = 4096;
@@ -17,15 +17,15 @@ const COMMAND_LENGTH: usize = 200;
 #[derive(Debug, Default)]
 pub struct MemberLog {
     members: BTreeMap<ProcId, Member>,
-    /// The process name at the time when each command line was read. Not of the root, whose command line is that of the
-    /// request.
+    /// The process name at the time when each command line was read; empty while none could be read. Not of the root, whose
+    /// command line is that of the request.
     comms: BTreeMap<ProcId, String>,
     order: Vec<ProcId>,
     omitted: u64,
     /// The members that were asked to exit, and the signal.
     asked: BTreeMap<ProcId, Signal>,
     killed: BTreeSet<ProcId>,
-    /// Pins of members that were alive when they were asked or killed, by PID, until their exit status is known.
+    /// Pins of members that were alive when they were last seen, by PID, until their exit status is known.
     pins: BTreeMap<u32, (ProcId, Rc<PidFd>)>,
     room: Option<usize>,
     ends: BTreeMap<ProcId, RootOutcome>,
@@ -55,11 +55,11 @@ impl MemberLog {
             // Update what can change: its session, its parent, its program.
             (member.ppid, member.pgid, member.sid) = (stat.ppid, stat.pgid, stat.sid);
             if let Some(comm) = self.comms.get_mut(&id).filter(|comm| **comm != stat.comm) {
-                comm.clone_from(&stat.comm);
                 member.uid = quell_sys::uid_of(stat.pid).unwrap_or(member.uid);
-                // The command line of a process that is exiting can't be read any more.
+                // A process that is exiting or in the middle of an exec has no command line. The next look reads it again.
                 let words = quell_sys::cmdline(stat.pid);
                 if !words.is_empty() {
+                    comm.clone_from(&stat.comm);
                     member.command = short_command(&words, &stat.comm);
                 }
             }
@@ -70,6 +70,7 @@ impl MemberLog {
             self.omitted += 1;
             return;
         }
+        let words = quell_sys::cmdline(stat.pid);
         let member = Member {
             id,
             ppid: stat.ppid,
@@ -77,11 +78,11 @@ impl MemberLog {
             sid: stat.sid,
             uid: quell_sys::uid_of(stat.pid).unwrap_or_default(),
             user: None,
-            command: short_command(&quell_sys::cmdline(stat.pid), &stat.comm),
+            command: short_command(&words, &stat.comm),
             fate: Fate::Exited,
         };
         self.add(member);
-        self.comms.insert(id, stat.comm.clone());
+        self.comms.insert(id, if words.is_empty() { String::new() } else { stat.comm.clone() });
     }
 
     /// Notes a member whose details are known.
@@ -143,14 +144,27 @@ impl MemberLog {
         }
     }
 
+    /// Notes the exit statuses of members that were reaped, and closes their pins.
+    pub fn drop_exited_pins(&mut self) {
+        let ends = &mut self.ends;
+        self.pins.retain(|_, (id, pin)| match pin.exit() {
+            Some(outcome) => {
+                ends.insert(*id, outcome);
+                false
+            }
+            // A process that is not reaped takes signals, also if it is dead.
+            None => pin.would_take_signals() != Sent::Gone,
+        });
+    }
+
     /// Notes how `id` ended.
     pub fn ended(&mut self, id: ProcId, outcome: RootOutcome) {
         self.ends.insert(id, outcome);
     }
 
-    /// Reaps our child `pid` if it has exited. Returns whether it had. The exit status of a pinned child is noted.
+    /// Reaps our child `pid` if it has exited. Returns whether it had. The exit status of a member is noted.
     pub fn reap(&mut self, pid: u32) -> io::Result<bool> {
-        let Some((id, pin)) = self.pins.get(&pid) else { return Ok(quell_sys::reap(pid)?.is_some()) };
+        let Some((id, pin)) = self.pins.get(&pid) else { return self.reap_unpinned(pid) };
         match quell_sys::reap_pinned(pin) {
             Ok(Some(exit)) => {
                 self.ends.insert(*id, exit.outcome);
@@ -159,8 +173,20 @@ impl MemberLog {
             }
             Ok(None) => Ok(false),
             // Another process has this PID by now.
-            Err(_) => Ok(quell_sys::reap(pid)?.is_some()),
+            Err(_) => self.reap_unpinned(pid),
         }
+    }
+
+    fn reap_unpinned(&mut self, pid: u32) -> io::Result<bool> {
+        let mut same_pid = self.members.range(ProcId { pid, start: 0 }..=ProcId { pid, start: u64::MAX });
+        let is_dead = || matches!(quell_sys::peek(pid), Ok(Some(_)));
+        // A zombie keeps its PID until it is reaped, so this is its own stat line.
+        let zombie = (same_pid.next().is_some() && is_dead()).then(|| quell_sys::stat(pid).ok()).flatten();
+        let exit = quell_sys::reap(pid)?;
+        if let (Some(zombie), Some(exit)) = (zombie, &exit) {
+            self.ends.insert(zombie.id(), exit.outcome.clone());
+        }
+        Ok(exit.is_some())
     }
 
     /// Every member in the order in which it was seen, with its fate, and how many more there were. Members that were asked had
@@ -191,7 +217,8 @@ impl MemberLog {
             (Some(_), _) => Fate::Ended,
             // Only the kill is known to have been sent.
             (None, None) if killed => Fate::Killed,
-            (None, _) => Fate::Exited,
+            (None, None) => Fate::Ended,
+            (None, Some(_)) => Fate::Exited,
         }
     }
 
@@ -256,9 +283,10 @@ mod tests {
             (true, true, None, grace, Fate::Ended),
             (true, true, Some(RootOutcome::Unknown), grace, Fate::Ended),
             (false, true, by(Signal::KILL), grace, Fate::Killed),
-            (false, true, code, grace, Fate::Exited),
+            (false, true, code.clone(), grace, Fate::Exited),
             (false, true, None, grace, Fate::Killed),
-            (false, false, None, grace, Fate::Exited),
+            (false, false, None, grace, Fate::Ended),
+            (false, false, code, grace, Fate::Exited),
             (false, false, by(Signal::KILL), grace, Fate::Killed),
         ];
         for (asked, killed, outcome, grace, fate) in cases {

@@ -3,7 +3,8 @@
 //! ```text
 //! containment.rs         Containment: one tree and what is known of it; spawn, take over, signal
 //!   backend/             what holds it: reaper, cgroup, scope, pidns; `ladder` chooses
-//!   stop.rs              ask, brake, kill, sweep, count, collect the root
+//!   stop.rs              ask, brake, kill, sweep, count
+//!   proof.rs             Proof: marker search, collect the root, possible members, verdict
 //!   marker_search.rs     members outside the tree, found by the job's marker
 //!   possible_members.rs  processes that may be members although nothing proves it: then the verdict is `unproven`
 //! stop_engine.rs         StopEngine, Tree: carries out what the lifecycle decides, on any set of processes
@@ -37,6 +38,7 @@ mod member_log;
 mod member_set;
 mod orphaned_cgroup;
 mod possible_members;
+mod proof;
 mod recorded_cgroup;
 mod recover;
 mod stale_cgroup;
@@ -56,9 +58,10 @@ pub use keeper_cgroup::{KeeperCgroup, remove_empty_keeper_cgroups};
 pub use marker_search::MARK_VARIABLE;
 pub use orphaned_cgroup::{OrphanedCgroup, living_keeper, note_home, orphaned_cgroups};
 pub use possible_members::ForeignTree;
+pub use proof::{MARKER_SEARCH_PATIENCE, Proof, describe_verdict};
 pub use recover::{Recovered, living_members, recover, why_maybe_alive};
 pub use stale_cgroup::{StaleCgroup, stale_cgroups};
-pub use stop::{KEEPER_NAME, SignalRound, describe_verdict};
+pub use stop::{KEEPER_NAME, SignalRound};
 pub use stop_engine::{Pace, StopEngine, Tree};
 
 /// This host can't provide what was requested.

@@ -14,6 +14,7 @@ use quell_sys::{PidFd, Polled, Stat};
 use super::cgroup_fs::v2_path;
 use super::job_id::{earliest_start, latest_root_start};
 use super::keeper_cgroup::cgroups_of;
+use super::marker_search::has_marker;
 
 /// The variables that shells set for what they start.
 const SHELLS: [&[u8]; 4] = [b"PWD=", b"OLDPWD=", b"SHLVL=", b"_="];
@@ -110,7 +111,12 @@ impl PossibleMembers {
     /// cheap if no process was started after the `root`.
     ///
     /// `starter_cgroups` are the cgroups of the job's starter and keeper.
-    pub fn in_other_namespaces(&self, root: ProcId, starter_cgroups: &[String]) -> Option<String> {
+    pub fn in_other_namespaces(
+        &self,
+        root: ProcId,
+        marker: &str,
+        starter_cgroups: &[String],
+    ) -> Option<String> {
         let newest = quell_sys::newest_pid()?;
         if newest == root.pid {
             return None;
@@ -136,7 +142,7 @@ impl PossibleMembers {
             let foreign: Vec<u32> = pids.iter().copied().filter(|pid| is_foreign(*pid, here)).collect();
             let stats: Vec<Stat> = foreign.into_iter().filter_map(|pid| quell_sys::stat(pid).ok()).collect();
             let found: Vec<&Stat> =
-                stats.iter().filter(|stat| self.is_foreign_orphan(stat, starter_cgroups)).collect();
+                stats.iter().filter(|stat| self.is_foreign_orphan(stat, marker, starter_cgroups)).collect();
             // The facts of a process that exits meanwhile can contradict each other: then all are read again.
             if found.iter().all(|stat| is_still_alive(stat)) {
                 return (!found.is_empty()).then(|| {
@@ -152,7 +158,7 @@ impl PossibleMembers {
     }
 
     /// Whether a process in another PID namespace can be an orphan of the job there.
-    fn is_foreign_orphan(&self, stat: &Stat, starter_cgroups: &[String]) -> bool {
+    fn is_foreign_orphan(&self, stat: &Stat, marker: &str, starter_cgroups: &[String]) -> bool {
         let parent = quell_sys::stat(stat.ppid).ok();
         let own = quell_sys::pid();
         // If the leader thread has exited, another thread is read.
@@ -161,7 +167,9 @@ impl PossibleMembers {
         self.fits(stat, parent.as_ref())
             && quell_sys::inner_pid(stat.ppid) == Some(1)
             // An exiting process is in no namespace any more, and no process outlives the init of its namespace.
-            && placements().is_some_and(|(own, init, ours)| !own.is_native(&init, &ours, starter_cgroups))
+            && placements().is_some_and(|(own, init, ours)| {
+                has_marker(stat.pid, marker) || !own.is_native(&init, &ours, starter_cgroups)
+            })
             && !super::orphaned_cgroup::keeps_a_job(stat)
     }
 
@@ -294,15 +302,18 @@ impl Placement {
     }
 
     /// Whether a process in the PID namespace of `init` was started there, and did not come from a job of ours. It is in the
-    /// cgroup of init or below it. It is also in init's own mount namespace, or at least not in ours, if init's cgroup is not
-    /// one of the job's.
+    /// cgroup of init, or below it if our own processes are not below it too. It is also in init's own mount namespace, or at
+    /// least not in ours, if init's cgroup is not one of the job's.
     fn is_native(&self, init: &Self, ours: &Self, starter_cgroups: &[String]) -> bool {
         let below = |own: &str, top: &str| {
             own.strip_prefix(top.trim_end_matches('/'))
                 .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
         let v2 = |placement: &Self| v2_path(&placement.cgroups).map(str::to_owned);
-        let inside = v2(self).zip(v2(init)).is_some_and(|(own, top)| below(&own, &top));
+        let inside = v2(self).zip(v2(init)).is_some_and(|(own, top)| {
+            let mut starters = starter_cgroups.iter().chain([&ours.cgroups]).filter_map(|text| v2_path(text));
+            own == top || below(&own, &top) && !starters.any(|starter| below(starter, &top))
+        });
         let own_mounts = self.mounts.is_some() && self.mounts == init.mounts && init.mounts != ours.mounts;
         let apart = !starter_cgroups.contains(&init.cgroups) && self.mounts != ours.mounts;
         inside && (own_mounts || apart)
@@ -426,6 +437,10 @@ mod tests {
         assert!(native(at("/session", 2), at("/session", 2)));
         assert!(!native(at("/session", 1), at("/session", 2)), "with the job's mounts");
         assert!(!native(at("/session", 1), at("/session", 1)), "a sandbox without mounts of its own");
+        // A sandbox above the job's cgroup.
+        assert!(native(at("/", 2), at("/", 2)));
+        assert!(!native(at("/session", 2), at("/", 2)), "in the job's cgroup");
+        assert!(!native(at("/other", 2), at("/", 2)), "in a third cgroup");
     }
 
     #[test]

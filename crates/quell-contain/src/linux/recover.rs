@@ -15,8 +15,9 @@ use quell_sys::{Polled, Sent, Sources};
 use super::cgroup_fs::Cgroup;
 use super::discovery::{Discovery, HeldVia, OrphanedJob, own_lineage};
 use super::member_log::MemberLog;
+use super::proof::describe_verdict;
 use super::recorded_cgroup::RecordedCgroups;
-use super::stop::{SignalRound, describe_verdict};
+use super::stop::SignalRound;
 use super::stop_engine::{Pace, StopEngine, Tree};
 use super::walk::{Pinned, ProcessRef, pin};
 
@@ -304,11 +305,7 @@ impl Recovery<'_> {
     fn kill_caught(&mut self) {
         let mut round = SignalRound::default();
         for cgroup in self.cgroups {
-            match cgroup.kill() {
-                Ok(()) => round.note = "cgroup.kill".into(),
-                Err(error) => round.note = format!("cgroup.kill failed: {error}"),
-            }
-            fault_point(FaultPoint::CgroupKilled);
+            round.kill_cgroup(cgroup);
         }
         // In reverse order: if this process is killed meanwhile, the rest still has an ancestor that can be found again.
         // Members of a cgroup are included, because cgroup.kill skips a process whose leader thread has exited.
@@ -320,7 +317,7 @@ impl Recovery<'_> {
                 HeldVia::Nothing if sent == Sent::Refused => {
                     self.refused.insert(member.id);
                 }
-                HeldVia::Init => round.note = "KILL to the namespace's init".into(),
+                HeldVia::Init => round.add_note("KILL to the namespace's init"),
                 HeldVia::Nothing | HeldVia::Cgroup | HeldVia::Namespace => {}
             }
             round.push(Signal::KILL, member.id, sent);

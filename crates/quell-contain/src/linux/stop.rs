@@ -1,19 +1,18 @@
-//! How a tree is stopped: ask, brake, kill, sweep, search for marked processes; and how it is counted.
+//! How a tree is stopped: ask, brake, kill, sweep; and how it is counted.
 
 use std::io;
-use std::time::Duration;
 
-use quell_core::{AskScope, Count, ProcId, SentSignal, Signal, SignalResult, Verdict};
+use quell_core::{AskScope, Count, ProcId, SentSignal, Signal, SignalResult};
 use quell_sys::fault::{FaultPoint, fault_point};
 use quell_sys::{Sent, Stat};
 
 use super::backend::Brake;
 use super::cgroup_fs::Cgroup;
 use super::containment::Containment;
-use super::marker_search::{self, MarkerRule};
+use super::marker_search;
 use super::member_log::MemberLog;
 use super::member_set::MemberSet;
-use super::possible_members::{PossibleMembers, named};
+use super::possible_members::named;
 use super::walk::{Below, Pinned, pin};
 
 /// How often the set of members to ask is collected, because one of them has died meanwhile.
@@ -64,14 +63,6 @@ impl Containment {
         ambiguous_children.map(|seen| seen.stat.id()).collect()
     }
 
-    /// Why the job may have living processes that are not our descendants, or None if it can't have any.
-    pub fn why_unproven(&self) -> Option<String> {
-        // A process in a PID namespace can't enter a namespace outside of it.
-        let root = self.recorded().root.filter(|_| !self.backend.has_init())?;
-        PossibleMembers { not_before: root.start, root_before: root.start, session: self.session }
-            .in_other_namespaces(root, &self.starter_cgroups)
-    }
-
     /// Reaps dead children, except the root, and counts the living. Otherwise adopted orphans would be zombies until the job
     /// ends.
     ///
@@ -120,7 +111,7 @@ impl Containment {
 
     /// Whether a child is dead and can't be reaped, because its tracer (a debugger) has to reap it first. Checked only after it
     /// has survived a kill round.
-    fn is_held_corpse(&self, pid: u32) -> bool {
+    pub(super) fn is_held_corpse(&self, pid: u32) -> bool {
         self.kill_rounds > 1 && quell_sys::stat(pid).is_ok_and(|stat| stat.is_dead())
     }
 
@@ -194,8 +185,10 @@ impl Containment {
     pub fn note_living(&mut self) -> Vec<ProcId> {
         let mut member_log = std::mem::take(&mut self.member_log);
         let mut living = Vec::new();
+        member_log.drop_exited_pins();
         self.walk(|seen| {
             member_log.note(&seen.stat);
+            member_log.keep_pin(seen.stat.id(), &seen.pidfd);
             living.push(seen.stat.id());
             Below::Visit
         });
@@ -215,6 +208,7 @@ impl Containment {
     pub fn ask(&mut self, signal: Signal, to: AskScope) -> SignalRound {
         let mut round = SignalRound::default();
         let mut member_log = std::mem::take(&mut self.member_log);
+        member_log.drop_exited_pins();
         let whole = to == AskScope::Tree;
         let group = self.root.filter(|_| self.group && whole).map(|root| root.pid);
         let (mut member_set, mut set) = (MemberSet::default(), Vec::new());
@@ -275,7 +269,7 @@ impl Containment {
             && let Some(root) = self.root
             && quell_sys::signal_group(root.pid, Signal::KILL).is_ok()
         {
-            round.note = format!("KILL to the group {}", root.pid);
+            round.add_note(&format!("KILL to the group {}", root.pid));
             fault_point(FaultPoint::GroupKilled);
         }
         self.backend.kill(self.root, &mut round);
@@ -353,39 +347,6 @@ impl Containment {
             }
         }
     }
-
-    /// Kills marked processes outside the tree and waits for them. Returns those that are still alive, or an error if the
-    /// processes can't be listed.
-    pub fn kill_marked_outside(&mut self, patience: Duration) -> (SignalRound, io::Result<Vec<ProcId>>) {
-        let not_before = self.recorded().root.map_or(u64::MAX, |root| root.start);
-        let marker_rule = MarkerRule {
-            marker: &self.marker,
-            not_before,
-            starter_cgroups: self.starter_cgroups.as_slice().into(),
-        };
-        marker_search::kill_marked(&marker_rule, &mut self.member_log, patience)
-    }
-
-    /// Reaps the root, whose PID can be reused from here on, and proves that no child is left.
-    pub fn collect_root(&mut self) -> Result<(), String> {
-        self.group = false;
-        self.member_set = MemberSet::default();
-        if let Some(root) = self.root {
-            let _ = quell_sys::reap(root.pid);
-        }
-        // What is left was there before the job, or is counted as ambiguous.
-        if !self.preexisting_children.is_empty() {
-            return Ok(());
-        }
-        let are_all_held =
-            || quell_sys::own_children().is_ok_and(|pids| pids.iter().all(|pid| self.is_held_corpse(*pid)));
-        match quell_sys::has_child() {
-            Ok(false) => Ok(()),
-            Ok(true) if are_all_held() => Ok(()),
-            Ok(true) => Err("a child is left after the root was collected".into()),
-            Err(error) => Err(format!("the children can't be counted: {error}")),
-        }
-    }
 }
 
 /// Kills the processes in the cgroup that no walk has found, one by one. cgroup.kill skips a process whose leader thread has
@@ -416,13 +377,38 @@ impl SignalRound {
             self.signals.push(SentSignal { signal, to, result });
         }
     }
+
+    /// Adds what was done, once.
+    pub(super) fn add_note(&mut self, done: &str) {
+        if self.note.split(", ").any(|known| known == done) {
+            return;
+        }
+        if !self.note.is_empty() {
+            self.note.push_str(", ");
+        }
+        self.note.push_str(done);
+    }
+
+    /// Kills all members of a cgroup.
+    pub(super) fn kill_cgroup(&mut self, cgroup: &Cgroup) {
+        match cgroup.kill() {
+            Ok(()) => self.add_note("cgroup.kill"),
+            Err(error) => self.add_note(&format!("cgroup.kill failed: {error}")),
+        }
+        fault_point(FaultPoint::CgroupKilled);
+    }
 }
 
-/// The note of the last step of a stop.
-pub fn describe_verdict(verdict: &Verdict) -> String {
-    match verdict {
-        Verdict::Gone => "0 left".into(),
-        Verdict::Survivors { count } => format!("{count} left"),
-        Verdict::Unproven { why } => why.clone(),
+#[cfg(test)]
+mod tests {
+    use super::SignalRound;
+
+    #[test]
+    fn a_round_notes_all_that_it_did_each_once() {
+        let mut round = SignalRound::default();
+        for done in ["KILL to the group 7", "cgroup.kill", "cgroup.kill"] {
+            round.add_note(done);
+        }
+        assert_eq!(round.note, "KILL to the group 7, cgroup.kill");
     }
 }

@@ -124,4 +124,17 @@ mod tests {
             assert!(stranger.pin_again().is_none());
         }
     }
+
+    #[test]
+    fn a_walk_visits_the_children_of_a_proven_process() {
+        let sleeper = Sleeper::new();
+        let this = ProcessRef::of(&pin(quell_sys::pid(), |_| true).unwrap());
+        let mut visited = Vec::new();
+        walk_below([this], |seen| {
+            visited.push(seen.stat.pid);
+            Below::Visit
+        })
+        .unwrap();
+        assert!(visited.contains(&sleeper.pid()));
+    }
 }

@@ -40,7 +40,7 @@ pub enum Why {
 /// The root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ModelProgram {
-    Unborn,
+    NotStarted,
     /// Waits for permission to run (`Containment::spawn`).
     Held,
     /// Has the permission.
@@ -99,7 +99,7 @@ pub enum At {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Scene {
+pub struct DiskState {
     pub foreground: bool,
     pub file: File,
     pub holder: Holder,
@@ -131,7 +131,7 @@ pub struct Scene {
     pub stops: u8,
 }
 
-impl Scene {
+impl DiskState {
     pub fn new(foreground: bool, kills: u8) -> Self {
         Self {
             foreground,
@@ -145,7 +145,7 @@ impl Scene {
             cause: None,
             receipt: None,
             told: None,
-            program: ModelProgram::Unborn,
+            program: ModelProgram::NotStarted,
             keeper: At::Gone,
             watcher: if foreground { At::Fork } else { At::MakeHidden },
             clients: [At::Gone; 2],

@@ -197,7 +197,7 @@ impl Lives {
                 to.todo.extend([Do::Report(Some(world.alive())), Do::Notice]);
             }
             Do::Notice => {
-                if let (ModelRoot::Corpse(out), false) = (world.root, world.noticed) {
+                if let (ModelRoot::Zombie(out), false) = (world.root, world.noticed) {
                     if self.lacks != Lacks::StatusFirst
                         && !matches!(world.status, Status::Open | Status::Read)
                     {

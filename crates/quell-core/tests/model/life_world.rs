@@ -101,7 +101,13 @@ pub enum Ev {
 impl Ev {
     fn event(self) -> LifecycleEvent {
         let stop = |cause, mode| {
-            LifecycleEvent::StopAsked(StopRequest { cause, actor: Actor::Unknown, mode, ask: None })
+            LifecycleEvent::StopAsked(StopRequest {
+                cause,
+                actor: Actor::Unknown,
+                mode,
+                ask: None,
+                signal: None,
+            })
         };
         match self {
             Ev::Spawned => LifecycleEvent::Spawned,
@@ -171,10 +177,10 @@ impl Do {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ModelRoot {
-    Unborn,
+    NotStarted,
     Stub,
     Runs,
-    Corpse(ModelOutcome),
+    Zombie(ModelOutcome),
 }
 
 /// What the pipe of the stub has for the keeper.
@@ -250,7 +256,7 @@ impl World {
             nature,
             life: LifeId::of(Lifecycle::new(nature.rules())),
             todo: vec![],
-            root: ModelRoot::Unborn,
+            root: ModelRoot::NotStarted,
             noticed: false,
             go: false,
             status: Status::Open,
@@ -278,7 +284,7 @@ impl World {
     pub fn orphaned(nature: Nature, known: LastKnown, forks: u8, stops: u8) -> Self {
         let known_cause = known.ending.as_ref().map_or(Cause::KeeperLost, |(cause, _)| *cause);
         let root =
-            if known.root.is_some() { ModelRoot::Corpse(ModelOutcome::Exits) } else { ModelRoot::Runs };
+            if known.root.is_some() { ModelRoot::Zombie(ModelOutcome::Exits) } else { ModelRoot::Runs };
         let noticed = known.root.is_some();
         let (life, actions) = Lifecycle::orphaned(nature.rules(), known);
         Self {
@@ -312,7 +318,7 @@ impl World {
         if self.status == Status::Open {
             self.status = Status::Closed;
         }
-        (self.root, self.news) = (ModelRoot::Corpse(out), true);
+        (self.root, self.news) = (ModelRoot::Zombie(out), true);
     }
 }
 

@@ -3,7 +3,7 @@
 //! The steps are those of `quell-keeper/src/linux/{background,foreground,engine,conclude}.rs`, `quell-store/src/{home,job}.rs`
 //! and `quell/src/recover/`; `disk.rs` names the function of each. A step is one system call that other processes can see.
 
-use crate::disk::{At, File, Holder, ModelProgram, ModelRecord, Scene, Why};
+use crate::disk::{At, DiskState, File, Holder, ModelProgram, ModelRecord, Why};
 use crate::explore::{Model, Move, explore};
 
 /// A defect of the protocol. The checker must find it.
@@ -35,9 +35,9 @@ struct Protocol {
     kills: u8,
 }
 
-type Next = Vec<Move<Scene>>;
+type Next = Vec<Move<DiskState>>;
 
-fn add(next: &mut Next, fair: bool, name: &'static str, from: &Scene, what: impl FnOnce(&mut Scene)) {
+fn add(next: &mut Next, fair: bool, name: &'static str, from: &DiskState, what: impl FnOnce(&mut DiskState)) {
     let mut to = from.clone();
     what(&mut to);
     to.unlock();
@@ -48,26 +48,26 @@ fn add(next: &mut Next, fair: bool, name: &'static str, from: &Scene, what: impl
 }
 
 /// The process that makes a record: `JobDir::create`. The next step is `then`.
-fn create(lacks: Lacks, scene: &mut Scene, at: At, then: At) -> At {
+fn create(lacks: Lacks, state: &mut DiskState, at: At, then: At) -> At {
     match at {
         At::MakeHidden => {
-            scene.file = if lacks == Lacks::HiddenLock { File::Live } else { File::Hidden };
+            state.file = if lacks == Lacks::HiddenLock { File::Live } else { File::Hidden };
             At::LockHidden
         }
-        At::LockHidden if scene.holder != Holder::None => At::Gone,
+        At::LockHidden if state.holder != Holder::None => At::Gone,
         At::LockHidden => {
-            scene.holder = Holder::Supervisors;
+            state.holder = Holder::Supervisors;
             At::ShowLock
         }
         At::ShowLock => {
             // A lock that was shown already is not shown again.
             if lacks != Lacks::HiddenLock {
-                scene.file = File::Live;
+                state.file = File::Live;
             }
             At::MakeDir
         }
         At::MakeDir => {
-            scene.dir = true;
+            state.dir = true;
             At::WriteSpec
         }
         _ => then,
@@ -75,23 +75,23 @@ fn create(lacks: Lacks, scene: &mut Scene, at: At, then: At) -> At {
 }
 
 /// The end of a record that `At::Keep` begins: `JobEnd::write`.
-fn end(lacks: Lacks, scene: &mut Scene, at: At, why: Why, then: At) -> At {
+fn end(lacks: Lacks, state: &mut DiskState, at: At, why: Why, then: At) -> At {
     match at {
         At::Keep => {
-            if scene.dir {
-                scene.receipt = Some(why);
+            if state.dir {
+                state.receipt = Some(why);
             }
             if lacks == Lacks::OrderOfTheEnd { At::Settle } else { At::PublishEnded }
         }
         At::PublishEnded => {
-            scene.publish(ModelRecord::Ended, false, Some(why));
+            state.publish(ModelRecord::Ended, false, Some(why));
             if lacks == Lacks::OrderOfTheEnd { then } else { At::Settle }
         }
         _ => {
-            if scene.file == File::Live {
-                scene.file = File::Done;
+            if state.file == File::Live {
+                state.file = File::Done;
             }
-            if lacks == Lacks::OrderOfTheEnd && scene.record != ModelRecord::Ended {
+            if lacks == Lacks::OrderOfTheEnd && state.record != ModelRecord::Ended {
                 At::PublishEnded
             } else {
                 then
@@ -101,24 +101,24 @@ fn end(lacks: Lacks, scene: &mut Scene, at: At, why: Why, then: At) -> At {
 }
 
 /// `JobDir::remove`.
-fn remove(lacks: Lacks, scene: &mut Scene, at: At, then: At) -> At {
+fn remove(lacks: Lacks, state: &mut DiskState, at: At, then: At) -> At {
     let (first, last) = match lacks {
         Lacks::OrderOfRemoval => (At::RemoveLock, At::RemoveDir),
         _ => (At::RemoveDir, At::RemoveLock),
     };
     match at {
-        At::RemoveDir => scene.remove_dir(),
-        _ => scene.file = File::None,
+        At::RemoveDir => state.remove_dir(),
+        _ => state.file = File::None,
     }
     if at == first { last } else { then }
 }
 
 impl Protocol {
-    fn keeper(&self, scene: &Scene, next: &mut Next) {
-        let at = scene.keeper;
+    fn keeper(&self, state: &DiskState, next: &mut Next) {
+        let at = state.keeper;
         let removal = if self.lacks == Lacks::OrderOfRemoval { At::RemoveLock } else { At::RemoveDir };
-        let mut go = |name, what: &dyn Fn(&mut Scene)| add(next, true, name, scene, what);
-        let watcher_gone = scene.watcher == At::Gone;
+        let mut go = |name, what: &dyn Fn(&mut DiskState)| add(next, true, name, state, what);
+        let watcher_gone = state.watcher == At::Gone;
         match at {
             At::Gone => {}
             At::MakeHidden | At::LockHidden | At::ShowLock | At::MakeDir | At::WriteSpec => {
@@ -144,10 +144,10 @@ impl Protocol {
                     if self.lacks == Lacks::RecordFirst { At::PublishStarting } else { At::AwaitExec };
             }),
             At::AwaitExec => {
-                if matches!(scene.program, ModelProgram::Runs | ModelProgram::Dead) {
+                if matches!(state.program, ModelProgram::Runs | ModelProgram::Dead) {
                     go("the keeper sees the exec", &|to| to.keeper = At::PublishRunning);
                 }
-                if scene.program == ModelProgram::Dead {
+                if state.program == ModelProgram::Dead {
                     go("the keeper sees a failed exec", &|to| to.keeper = removal);
                 }
                 if watcher_gone {
@@ -163,14 +163,14 @@ impl Protocol {
                 to.keeper = At::Watch;
             }),
             At::Watch => {
-                if scene.program == ModelProgram::Dead {
+                if state.program == ModelProgram::Dead {
                     go("the keeper sees the exit", &|to| to.keeper = At::Keep);
                 }
-                if watcher_gone && scene.foreground {
+                if watcher_gone && state.foreground {
                     go("the front is lost", &|to| to.keeper = At::PublishStopping);
                 }
-                if scene.stops > 0 {
-                    add(next, false, "a stop", scene, |to| {
+                if state.stops > 0 {
+                    add(next, false, "a stop", state, |to| {
                         (to.stops, to.keeper, to.stopping) = (to.stops - 1, At::PublishStopping, true);
                     });
                 }
@@ -195,9 +195,9 @@ impl Protocol {
     }
 
     /// The standby or the front.
-    fn watcher(&self, scene: &Scene, next: &mut Next) {
-        let at = scene.watcher;
-        let mut go = |name, what: &dyn Fn(&mut Scene)| add(next, true, name, scene, what);
+    fn watcher(&self, state: &DiskState, next: &mut Next) {
+        let at = state.watcher;
+        let mut go = |name, what: &dyn Fn(&mut DiskState)| add(next, true, name, state, what);
         match at {
             At::Gone => {}
             At::MakeHidden | At::LockHidden | At::ShowLock | At::MakeDir | At::WriteSpec => {
@@ -210,7 +210,7 @@ impl Protocol {
                 to.keeper = if to.foreground { At::MakeHidden } else { At::Spawn };
                 (to.keeper_has_lock, to.watcher) = (to.watcher_has_lock, At::Watch);
             }),
-            At::Watch if scene.keeper != At::Gone => {}
+            At::Watch if state.keeper != At::Gone => {}
             At::Watch => go("the watcher sees its keeper's end", &|to| {
                 to.watcher = match (to.done, to.foreground) {
                     (true, _) => At::Gone,
@@ -219,7 +219,7 @@ impl Protocol {
                 };
             }),
             At::TakeLock => {
-                let other = matches!(scene.holder, Holder::Client(_));
+                let other = matches!(state.holder, Holder::Client(_));
                 if !other || self.lacks == Lacks::FrontsLock {
                     go("the front takes the lock", &|to| {
                         // The front does not write the record of a job that has ended or never existed.
@@ -260,14 +260,14 @@ impl Protocol {
         }
     }
 
-    fn client(&self, scene: &Scene, number: usize, next: &mut Next) {
-        let at = scene.clients[number];
+    fn client(&self, state: &DiskState, number: usize, next: &mut Next) {
+        let at = state.clients[number];
         let me = Holder::Client(number as u8);
         let removal = if self.lacks == Lacks::OrderOfRemoval { At::RemoveLock } else { At::RemoveDir };
-        let mut go = |name, what: &dyn Fn(&mut Scene) -> At| {
-            add(next, true, name, scene, |to| to.clients[number] = what(to));
+        let mut go = |name, what: &dyn Fn(&mut DiskState) -> At| {
+            add(next, true, name, state, |to| to.clients[number] = what(to));
         };
-        let if_live = |to: &Scene, then| if to.file == File::Live { then } else { At::Gone };
+        let if_live = |to: &DiskState, then| if to.file == File::Live { then } else { At::Gone };
         match at {
             At::Gone => {}
             At::Open => go("a client opens the lock", &|to| if_live(to, At::TryLock)),
@@ -308,34 +308,34 @@ impl Protocol {
         }
     }
 
-    fn processes(&self, scene: &Scene, next: &mut Next) {
-        match scene.program {
+    fn processes(&self, state: &DiskState, next: &mut Next) {
+        match state.program {
             ModelProgram::Let => {
-                add(next, true, "exec", scene, |to| to.program = ModelProgram::Runs);
-                add(next, false, "exec fails", scene, |to| to.program = ModelProgram::Dead);
+                add(next, true, "exec", state, |to| to.program = ModelProgram::Runs);
+                add(next, false, "exec fails", state, |to| to.program = ModelProgram::Dead);
             }
             ModelProgram::Runs => {
-                add(next, false, "the program exits", scene, |to| to.program = ModelProgram::Dead)
+                add(next, false, "the program exits", state, |to| to.program = ModelProgram::Dead)
             }
-            ModelProgram::Unborn | ModelProgram::Held | ModelProgram::Dead => {}
+            ModelProgram::NotStarted | ModelProgram::Held | ModelProgram::Dead => {}
         }
-        if scene.kills == 0 {
+        if state.kills == 0 {
             return;
         }
-        let mut kill = |name, what: &dyn Fn(&mut Scene)| {
-            add(next, false, name, scene, |to| {
+        let mut kill = |name, what: &dyn Fn(&mut DiskState)| {
+            add(next, false, name, state, |to| {
                 to.kills -= 1;
                 what(to);
             });
         };
-        if scene.keeper != At::Gone {
+        if state.keeper != At::Gone {
             kill("SIGKILL of the keeper", &|to| to.keeper = At::Gone);
         }
-        if scene.watcher != At::Gone {
+        if state.watcher != At::Gone {
             kill("SIGKILL of the watcher", &|to| to.watcher = At::Gone);
         }
         for number in 0..2 {
-            if scene.clients[number] != At::Gone {
+            if state.clients[number] != At::Gone {
                 kill("SIGKILL of a client", &|to| to.clients[number] = At::Gone);
             }
         }
@@ -343,84 +343,84 @@ impl Protocol {
 }
 
 /// The processes that act on the job as if each were the only one.
-fn owners(scene: &Scene) -> usize {
-    let keeps = !matches!(scene.keeper, At::Gone | At::SayDone | At::MakeHidden | At::LockHidden);
+fn owners(state: &DiskState) -> usize {
+    let keeps = !matches!(state.keeper, At::Gone | At::SayDone | At::MakeHidden | At::LockHidden);
     let takes_over =
-        !scene.aside && matches!(scene.watcher, At::PublishStopping | At::Kill | At::Keep | At::PublishEnded);
+        !state.aside && matches!(state.watcher, At::PublishStopping | At::Kill | At::Keep | At::PublishEnded);
     let makes =
-        !scene.foreground && matches!(scene.watcher, At::ShowLock | At::MakeDir | At::WriteSpec | At::Fork);
+        !state.foreground && matches!(state.watcher, At::ShowLock | At::MakeDir | At::WriteSpec | At::Fork);
     let finishes = |at: &&At| {
         matches!(at, At::Kill | At::KillStub | At::Keep | At::PublishEnded | At::RemoveDir | At::RemoveLock)
     };
     usize::from(keeps)
         + usize::from(takes_over)
         + usize::from(makes)
-        + scene.clients.iter().filter(finishes).count()
+        + state.clients.iter().filter(finishes).count()
 }
 
-fn no_process(scene: &Scene) -> bool {
-    scene.keeper == At::Gone && scene.watcher == At::Gone && scene.clients == [At::Gone; 2]
+fn no_process(state: &DiskState) -> bool {
+    state.keeper == At::Gone && state.watcher == At::Gone && state.clients == [At::Gone; 2]
 }
 
 impl Model for Protocol {
-    type State = Scene;
+    type State = DiskState;
 
-    fn starts(&self) -> Vec<Scene> {
-        vec![Scene::new(false, self.kills), Scene::new(true, self.kills)]
+    fn starts(&self) -> Vec<DiskState> {
+        vec![DiskState::new(false, self.kills), DiskState::new(true, self.kills)]
     }
 
-    fn moves(&self, scene: &Scene) -> Next {
+    fn moves(&self, state: &DiskState) -> Next {
         let mut next = vec![];
-        self.processes(scene, &mut next);
-        self.keeper(scene, &mut next);
-        self.watcher(scene, &mut next);
+        self.processes(state, &mut next);
+        self.keeper(state, &mut next);
+        self.watcher(state, &mut next);
         for number in 0..2 {
-            self.client(scene, number, &mut next);
-            let free = scene.clients[number] == At::Gone && (number == 0 || scene.clients[0] != At::Gone);
-            if free && scene.commands > 0 {
-                add(&mut next, false, "a command", scene, |to| {
+            self.client(state, number, &mut next);
+            let free = state.clients[number] == At::Gone && (number == 0 || state.clients[0] != At::Gone);
+            if free && state.commands > 0 {
+                add(&mut next, false, "a command", state, |to| {
                     (to.commands, to.clients[number]) = (to.commands - 1, At::Open);
                 });
             }
         }
         // The one more command of the promise, once no process is left that could act.
-        if no_process(scene) && scene.file == File::Live {
-            add(&mut next, true, "the next command", scene, |to| to.clients[0] = At::Open);
+        if no_process(state) && state.file == File::Live {
+            add(&mut next, true, "the next command", state, |to| to.clients[0] = At::Open);
         }
         next
     }
 
-    fn broken(&self, scene: &Scene) -> Option<String> {
+    fn broken(&self, state: &DiskState) -> Option<String> {
         let said = |text: &str| Some(text.to_owned());
-        let named = scene.file == File::Live
-            && scene.dir
-            && matches!(scene.record, ModelRecord::Starting | ModelRecord::Running | ModelRecord::Stopping);
-        if scene.program == ModelProgram::Runs && !named {
+        let named = state.file == File::Live
+            && state.dir
+            && matches!(state.record, ModelRecord::Starting | ModelRecord::Running | ModelRecord::Stopping);
+        if state.program == ModelProgram::Runs && !named {
             return said("the program runs, and nothing on disk names it");
         }
-        if scene.record == ModelRecord::Ended && scene.alive() {
+        if state.record == ModelRecord::Ended && state.alive() {
             return said("it has ended on record, and is alive");
         }
-        if owners(scene) > 1 {
+        if owners(state) > 1 {
             return said("two act on one job");
         }
-        if scene.told.is_some() && (scene.record != ModelRecord::Ended || scene.receipt != scene.told) {
+        if state.told.is_some() && (state.record != ModelRecord::Ended || state.receipt != state.told) {
             return said("what was told was taken back");
         }
         None
     }
 
-    fn is_end(&self, scene: &Scene) -> bool {
-        let on_disk = match scene.file {
+    fn is_end(&self, state: &DiskState) -> bool {
+        let on_disk = match state.file {
             File::Live => false,
-            File::Done => !scene.dir || (scene.record == ModelRecord::Ended && scene.receipt.is_some()),
-            File::None | File::Hidden => !scene.dir,
+            File::Done => !state.dir || (state.record == ModelRecord::Ended && state.receipt.is_some()),
+            File::None | File::Hidden => !state.dir,
         };
-        no_process(scene) && !scene.alive() && scene.holder == Holder::None && on_disk
+        no_process(state) && !state.alive() && state.holder == Holder::None && on_disk
     }
 
-    fn may_rest(&self, scene: &Scene) -> bool {
-        scene.keeper == At::Watch && scene.program == ModelProgram::Runs && scene.clients == [At::Gone; 2]
+    fn may_rest(&self, state: &DiskState) -> bool {
+        state.keeper == At::Watch && state.program == ModelProgram::Runs && state.clients == [At::Gone; 2]
     }
 }
 

@@ -80,7 +80,7 @@ pub fn keeper_main(
 
 /// Becomes the standby of the job that was admitted, or replies why it was not.
 fn become_standby(admitted: Result<(StartMessage, OwnedFd), StartReply>, starter: UnixStream) -> ExitCode {
-    let (StartMessage { home, request }, stdin) = match admitted {
+    let (StartMessage { home, request, .. }, stdin) = match admitted {
         Ok(admitted) => admitted,
         Err(answer) => {
             reply(&mut { starter }, &answer);

@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 use quell_contain::Containment;
 use quell_core::{
     Actor, Cause, EventKind, Receipt, RecordedState, RestartPolicy, RestartRules, RootOutcome, StateRecord,
-    Step, StepKind, Verdict,
+    Verdict, describe_request,
 };
 use quell_sys::fault::{FaultPoint, fault_point};
 
 use super::channel::RunResult;
-use super::engine::{KeeperTimer, Supervisor, describe_request};
+use super::engine::{KeeperTimer, Supervisor};
 
 /// What follows a run of the program.
 #[derive(Debug, PartialEq, Eq)]
@@ -44,9 +44,12 @@ impl Backoff {
             | Cause::Limit
             | Cause::Timeout
             | Cause::StartFailed => true,
-            Cause::User | Cause::FrontLost | Cause::KeeperLost | Cause::OwnerGone | Cause::HostReboot => {
-                false
-            }
+            Cause::User
+            | Cause::FrontLost
+            | Cause::KeeperLost
+            | Cause::OwnerGone
+            | Cause::InputClosed
+            | Cause::HostReboot => false,
         };
         let wanted = match rules.policy {
             RestartPolicy::No => false,
@@ -99,14 +102,14 @@ impl Supervisor {
     }
 
     /// Ends a job that has no process. The outcome of its last run stays; why and when the job ended is new.
-    fn end_between_runs(&mut self, mut receipt: Receipt, cause: Cause, actor: Actor) {
+    fn end_between_runs(&mut self, last: Receipt, cause: Cause, actor: Actor) {
         let Some(recorded) = self.recorded.clone() else { return };
         fault_point(FaultPoint::WaitEnding);
-        self.record_event(EventKind::StopAsked { cause, actor: actor.clone() });
+        if cause != Cause::Timeout {
+            self.record_event(EventKind::StopAsked { cause, actor: actor.clone() });
+        }
         let (moment, note) = (self.run.evidence.now(), describe_request(cause, &actor));
-        receipt.steps.push(Step { moment: moment.clone(), step: StepKind::StopAsked, note, signals: vec![] });
-        (receipt.cause, receipt.actor, receipt.ended) = (cause, actor, moment.clone());
-        receipt.ended_waiting = true;
+        let mut receipt = last.ended_between_runs(cause, actor, moment.clone(), note);
         let state = RecordedState::after(&receipt, recorded.state.tree().cloned(), None);
         let record = StateRecord { since: moment, state, ..recorded };
         self.run.restart_after = None;

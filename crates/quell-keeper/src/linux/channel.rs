@@ -24,6 +24,8 @@ pub enum FrontCommand {
         mode: StopMode,
         /// The processes that are asked first, if not those that the job's plan names.
         ask: Option<AskScope>,
+        /// The signal that asks, if not that of the job's plan.
+        signal: Option<Signal>,
     },
     /// Stop the job, as its owner is gone.
     OwnerGone,
@@ -34,7 +36,7 @@ pub enum FrontCommand {
 impl FrontCommand {
     /// The stop that a signal asks for: politely, and the second time at once.
     pub fn stop(actor: Actor) -> Self {
-        Self::Stop { actor, mode: StopMode::Ask, ask: None }
+        Self::Stop { actor, mode: StopMode::Ask, ask: None, signal: None }
     }
 }
 

@@ -2,21 +2,20 @@
 
 use std::time::Duration;
 
-use quell_contain::describe_verdict;
-use quell_core::{
-    EventKind, JobEvent, ProcId, Receipt, RecordedState, RootOutcome, StateRecord, StepKind, Verdict,
-};
+use quell_contain::{Proof, describe_verdict};
+use quell_core::{EventKind, JobEvent, Receipt, RecordedState, RootOutcome, StateRecord, StepKind, Verdict};
 use quell_store::{DiskFull, EndStep, JobEnd, SyncWhen};
 use quell_sys::fault::{FaultPoint, fault_point};
 
 use super::backoff::Next;
 use super::channel::{KeeperEvent, RunResult};
-use super::engine::Supervisor;
+use super::engine::{Run, Supervisor};
 
-/// How long the search for marked processes waits for those that it has killed.
-pub const MARKER_SEARCH_PATIENCE: Duration = Duration::from_secs(2);
 /// Why a job is not proven dead whose readiness check may go on.
 const CHECK_NOT_GONE: &str = "the command that checks its readiness may still be running";
+/// The warning if a process other than quell has killed the init of a PID namespace.
+const INIT_KILLED: &str =
+    "the init of its PID namespace (a process of quell's) was killed, and all processes in it died with it";
 /// How long the end of a job waits for room on a full disk. No process of the job is left by then.
 const DISK_PATIENCE: Duration = Duration::from_secs(3);
 
@@ -25,7 +24,15 @@ impl Supervisor {
     pub(super) fn conclude(&mut self) {
         self.end_readiness();
         fault_point(FaultPoint::FinishBegun);
-        let (mut verdict, survivors) = self.prove();
+        let Run { engine, containment, evidence, .. } = &mut self.run;
+        let reached = engine.life.verdict().cloned().unwrap_or(Verdict::Gone);
+        let Proof { mut verdict, survivors } = containment.prove(reached, evidence.acted(), |round| {
+            let note = format!("{} marked processes outside the tree", round.signals.len());
+            evidence.step(StepKind::Audit, note, round.signals);
+        });
+        if containment.init_was_killed() {
+            evidence.warnings.push(INIT_KILLED.into());
+        }
         let gone = verdict == Verdict::Gone;
         if gone && !self.helper.wait_at_rest() {
             verdict = Verdict::Unproven { why: CHECK_NOT_GONE.into() };
@@ -35,6 +42,9 @@ impl Supervisor {
         let mut receipt =
             run.evidence.receipt(&self.job.spec, &run.engine.life, &run.containment, verdict, survivors);
         (receipt.run, receipt.ended_waiting) = (run.number, run.waited);
+        if let Some(last) = self.last_run(&receipt) {
+            receipt = last;
+        }
         for member in &mut receipt.members {
             member.command = self.job.mask.apply_to_cut(&member.command);
         }
@@ -57,42 +67,24 @@ impl Supervisor {
                 receipt.warnings.push(format!("the receipt could not be written to {}: {error}", sink.name));
             }
         }
-        let (leaked, failed) = (self.run.engine.life.leaked(), self.run.failed.clone());
+        // A job whose later run could not begin has run: its record stays.
+        let failed = self.run.failed.clone().filter(|_| self.run.number == 1);
+        let leaked = self.run.engine.life.leaked();
         self.run.result = Some(RunResult { receipt, leaked, failed, unwritten });
     }
 
-    /// Searches for members outside the tree, and reaps the root. The lifecycle's verdict can only become weaker here.
-    fn prove(&mut self) -> (Verdict, Vec<ProcId>) {
-        let run = &mut self.run;
-        let verdict = run.engine.life.verdict().cloned().unwrap_or(Verdict::Gone);
-        let mut survivors = if verdict == Verdict::Gone { vec![] } else { run.containment.note_living() };
-        survivors.extend(run.containment.ambiguous_children());
-        let mut unlisted = None;
-        if run.evidence.acted() {
-            let (round, left) = run.containment.kill_marked_outside(MARKER_SEARCH_PATIENCE);
-            let note = format!("{} marked processes outside the tree", round.signals.len());
-            run.evidence.step(StepKind::Audit, note, round.signals);
-            fault_point(FaultPoint::MarkedKilled);
-            match left {
-                Ok(left) => {
-                    let new: Vec<_> = left.into_iter().filter(|id| !survivors.contains(id)).collect();
-                    survivors.extend(new);
-                }
-                Err(error) => unlisted = Some(format!("the processes of this host can't be listed: {error}")),
-            }
-        }
-        let verdict = match (verdict, run.containment.collect_root()) {
-            (Verdict::Gone, Err(why)) => Verdict::Unproven { why },
-            (Verdict::Gone, Ok(())) if !survivors.is_empty() => Verdict::Survivors { count: survivors.len() },
-            (Verdict::Gone, Ok(())) => {
-                let why = unlisted.or_else(|| run.containment.why_unproven());
-                why.map_or(Verdict::Gone, |why| Verdict::Unproven { why })
-            }
-            (Verdict::Survivors { .. }, _) => Verdict::Survivors { count: survivors.len().max(1) },
-            (unproven @ Verdict::Unproven { .. }, _) => unproven,
-        };
-        fault_point(FaultPoint::RootCollected);
-        (verdict, survivors)
+    /// The receipt of the last run as the account of a job that waited for its next run, when its keeper was killed: the run
+    /// had ended, and its members are known only from there. None with survivors, which must be named.
+    fn last_run(&self, found: &Receipt) -> Option<Receipt> {
+        let store = self.job.store.as_ref().filter(|_| found.ended_waiting && found.survivors.is_empty())?;
+        let last = store.receipt().ok().filter(|last| last.run == found.run)?;
+        let lost = found.steps.iter().find(|step| step.step == StepKind::StopAsked);
+        let note = lost.map(|step| step.note.clone()).unwrap_or_default();
+        let (actor, ended) = (found.actor.clone(), found.ended.clone());
+        let mut receipt = last.ended_between_runs(found.cause, actor, ended, note);
+        receipt.verdict = found.verdict.clone();
+        receipt.warnings.extend(found.warnings.iter().cloned());
+        Some(receipt)
     }
 
     fn plan_restart(&mut self, receipt: &mut Receipt) {

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use quell_contain::{Birth, Containment, KEEPER_NAME, StopEngine, Tree};
 use quell_core::{
-    Actor, AskScope, Cause, EventKind, JobState, Lifecycle, LifecycleEvent, Moment, OnOwnerExit, Phase,
-    ProcId, SessionKind, Signal, StateRecord, StepKind, StopMode, StopRequest, Until,
+    Actor, Cause, EventKind, JobState, Lifecycle, LifecycleEvent, Moment, OnOwnerExit, Phase, ProcId,
+    SessionKind, Signal, StateRecord, StepKind, StopMode, StopRequest, Until,
 };
 use quell_store::{Lock, RESTORE_FILES_SIGNAL, Stream};
 use quell_sys::fault::{self, FaultPoint, Role, fault_point};
@@ -41,6 +41,10 @@ pub enum KeeperSource {
     Input,
     Fifo,
     Owner,
+    /// The standard input of a server.
+    ServerInput,
+    /// The client of a server.
+    ServerClient,
     Helper,
     Listener,
     /// A client by its key, to be read or written.
@@ -53,6 +57,8 @@ pub enum KeeperTimer {
     TimeToLive,
     TrimMemory,
     NextRun,
+    /// The time in which a server may exit by itself is over.
+    ServerExit,
 }
 
 /// One run of the program.
@@ -215,6 +221,7 @@ impl Supervisor {
             let background = self.job.request.as_background();
             self.owner_gone(background.is_some_and(|rules| rules.on_owner_exit == OnOwnerExit::Keep));
         }
+        self.watch_client(&ready);
         for request in requests {
             self.handle_request(request);
         }
@@ -231,6 +238,9 @@ impl Supervisor {
         }
         if self.timers.take_due(KeeperTimer::TrimMemory, now) {
             quell_sys::drop_code_pages_in_wait();
+        }
+        if self.timers.take_due(KeeperTimer::ServerExit, now) {
+            self.stop_server();
         }
         if self.run.engine.deadline().is_some_and(|deadline| deadline <= Instant::now()) {
             self.await_exec();
@@ -296,6 +306,7 @@ impl Supervisor {
             self.record_event(EventKind::RootExited { outcome: outcome.clone() });
         }
         self.host.close_input();
+        self.forget_client();
         if self.job.rules.until == Until::Root {
             self.end_readiness();
         }
@@ -309,7 +320,9 @@ impl Supervisor {
             self.report(&KeeperEvent::Acknowledged);
             tracing::debug!("command: {command}");
             match command {
-                FrontCommand::Stop { actor, mode, ask } => self.ask_stop_of(Cause::User, actor, mode, ask),
+                FrontCommand::Stop { actor, mode, ask, signal } => {
+                    self.ask_stop_of(StopRequest { cause: Cause::User, actor, mode, ask, signal });
+                }
                 FrontCommand::OwnerGone => {
                     self.host.owner = None;
                     self.owner_gone(false);
@@ -335,6 +348,10 @@ impl Supervisor {
             self.job.standby = None;
             return self.record_state();
         }
+        // A client kills the front of its server if the server takes long to exit. The server keeps the time that it was given.
+        if self.has_server_clock() {
+            return;
+        }
         let mode = StopMode::Within(self.job.rules.plan.brief_grace());
         self.ask_stop(Cause::FrontLost, Actor::Unknown, mode);
     }
@@ -345,42 +362,5 @@ impl Supervisor {
             let mode = StopMode::Within(self.job.rules.plan.grace);
             self.ask_stop(Cause::OwnerGone, Actor::Quell, mode);
         }
-    }
-
-    fn ask_stop(&mut self, cause: Cause, actor: Actor, mode: StopMode) {
-        self.ask_stop_of(cause, actor, mode, None);
-    }
-
-    /// Requests the end of the job. `ask` says which processes are asked first, if not as in the job's plan.
-    pub(super) fn ask_stop_of(&mut self, cause: Cause, actor: Actor, mode: StopMode, ask: Option<AskScope>) {
-        self.await_exec();
-        if self.phase() != Phase::Ended {
-            self.run.evidence.step(StepKind::StopAsked, describe_request(cause, &actor), vec![]);
-            self.record_event(EventKind::StopAsked { cause, actor: actor.clone() });
-            fault_point(FaultPoint::StopNoted);
-        }
-        self.stop_with(StopRequest { cause, actor, mode, ask });
-    }
-
-    pub(super) fn stop_with(&mut self, request: StopRequest) {
-        self.host.backoff.ending.get_or_insert((request.cause, request.actor.clone()));
-        self.step(LifecycleEvent::StopAsked(request));
-    }
-
-    pub(super) fn step(&mut self, event: LifecycleEvent) {
-        StopEngine::handle(self, event);
-        if matches!(self.phase(), Phase::Asking | Phase::Killing) {
-            self.end_readiness();
-        }
-    }
-}
-
-/// A request to stop in words, for a step of the receipt.
-pub fn describe_request(cause: Cause, actor: &Actor) -> String {
-    match actor {
-        Actor::Sender { signal, pid, .. } => format!("{signal} from pid {pid}"),
-        Actor::Client { pid, .. } => format!("asked by pid {pid}"),
-        Actor::Kernel => "the terminal hung up".into(),
-        Actor::Program | Actor::Quell | Actor::Unknown => format!("{cause:?}"),
     }
 }

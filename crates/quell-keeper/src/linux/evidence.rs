@@ -106,8 +106,8 @@ impl Evidence {
         if cause == Cause::ExternalSignal && killed && containment.was_out_of_memory() {
             (cause, actor) = (Cause::Limit, Actor::Kernel);
         }
-        let used =
-            self.time_of(StepKind::Ask).map(|ask| self.time_of(StepKind::Kill).unwrap_or(ended.at) - ask);
+        let over = self.time_of(StepKind::Kill).unwrap_or(ended.at);
+        let used = self.time_of(StepKind::Ask).map(|ask| Grace::between(ask, over));
         let grace = self.hurried.unwrap_or(life.grace());
         // A kill that was requested before the end of the grace has cut it short for all.
         let had = if life.kill_reason() == Some(KillReason::GraceOver) { grace } else { Duration::ZERO };

@@ -9,7 +9,7 @@ use quell_core::{
     Environment, Foreground, JobRequest, JobSpec, Lifecycle, ProcId, ReadyCheck, SessionKind, Signal,
     StdoutUse,
 };
-use quell_store::{JobEnd, Lock};
+use quell_store::{JobEnd, Lock, NameError};
 use quell_sys::fault::{self, FaultPoint, Role, fault_point};
 use quell_sys::{ChildRules, SignalFd};
 
@@ -22,6 +22,7 @@ use super::job::{SupervisedJob, signals, system};
 use super::keeper_watch::{KeeperOutcome, STOP_SIGNALS, fork_keeper};
 use super::owner::pin_owner;
 use super::receipt_sink::ReceiptSink;
+use super::server::ServerWatch;
 use super::stop_signals::FORWARDED;
 use super::takeover::TakeoverResources;
 use crate::{Finished, StartError};
@@ -88,7 +89,9 @@ fn run_with(
         let bad = |error: std::io::Error| StartError::Stdin { path: path.clone(), error: error.to_string() };
         File::open(path).and_then(|file| quell_sys::replace_stdin(&file)).map_err(bad)?;
     }
-    let session = if quell_sys::has_terminal() { SessionKind::Shared } else { SessionKind::Own };
+    // The keys of a terminal are for the client of a server, and never for the server.
+    let shares = foreground.server.is_none() && quell_sys::has_terminal();
+    let session = if shares { SessionKind::Shared } else { SessionKind::Own };
     let mut job = SupervisedJob::new(request, foreground.id, home, session)?;
     job.receipts = receipts;
     // If the caller ignores SIGCHLD, our children would be reaped by the kernel, unseen.
@@ -106,6 +109,10 @@ fn run_with(
     let mut watched = signals(&[&STOP_SIGNALS[..], &FORWARDED[..], &["CHLD"]].concat());
     watched.retain(|signal| !setup.keep_ignored.contains(signal));
     watched.push(Signal::ASK_FRONT);
+    if job.server().is_some() {
+        // Ctrl-Z stops the client. This process goes on, so that it can pass on what the client does next.
+        signals(&["TSTP", "TTIN", "TTOU"]).into_iter().for_each(quell_sys::ignore);
+    }
     // At a file size limit a write should fail, and not kill this process.
     signals(&["XFSZ"]).into_iter().for_each(quell_sys::ignore);
     let (mut watch, setup) = fork_keeper(job, &watched, setup, keep)?;
@@ -140,7 +147,7 @@ fn start_helper(job: &SupervisedJob) -> Result<HelperLink, StartError> {
 /// The keeper's main function. The keeper makes everything that has to be removed again, so that nothing is left behind if the
 /// front is killed.
 fn keep(job: SupervisedJob, setup: ForegroundSetup, mut front: JsonChannel, evidence: Evidence) {
-    let (signals, lock, containment) = match prepare_keeper(&job) {
+    let (signals, lock, containment, server) = match prepare_keeper(&job) {
         Ok(prepared) => prepared,
         Err(failure) => {
             // An error means that the front is gone.
@@ -165,7 +172,9 @@ fn keep(job: SupervisedJob, setup: ForegroundSetup, mut front: JsonChannel, evid
         keeper: quell_contain::identify(quell_sys::pid()),
         ..Supervisor::new(job, signals, run)
     };
+    supervisor.host.server = server;
     supervisor.start(&rules);
+    supervisor.host.server.iter_mut().for_each(ServerWatch::watch_stdin);
     // The terminal and the pipes are the program's alone.
     let _ = quell_sys::redirect_to_null(true, true, true);
     // A keeper must not keep a mount busy.
@@ -174,21 +183,28 @@ fn keep(job: SupervisedJob, setup: ForegroundSetup, mut front: JsonChannel, evid
     supervisor.run_to_end();
 }
 
-fn prepare_keeper(job: &SupervisedJob) -> Result<(SignalFd, Option<Lock>, Containment), StartError> {
+type Prepared = (SignalFd, Option<Lock>, Containment, Option<ServerWatch>);
+
+fn prepare_keeper(job: &SupervisedJob) -> Result<Prepared, StartError> {
     let signals = become_keeper().map_err(StartError::other)?;
+    let server = job.server().map(ServerWatch::open).transpose()?;
     // The record comes before the cgroup: if this process is killed, the next sweep finds the cgroup by the record. The record
     // includes the masked values, for the command that shows or finishes the job.
     let launch = (!job.request.mask.is_empty()).then(|| masked_variables(job));
     let lock = job.store.as_ref().map(|store| store.create(&job.spec, launch.as_ref())).transpose();
     let lock = lock.map_err(|error| job.unrecorded(error))?;
     if let (Some(store), Some(name)) = (&job.store, &job.request.name) {
-        claim_name(store, name)?;
+        // A client starts the same server once for each of its sessions: the first one of them has the name.
+        let is_taken = || matches!(store.home().claim(name, store.id()), Err(NameError::Taken { .. }));
+        if server.is_none() || !is_taken() {
+            claim_name(store, name)?;
+        }
     }
     let containment = job.acquire(None).inspect_err(|_| {
         let _ = job.store.as_ref().map(|store| JobEnd::discard(store, job.request.name.as_deref()));
     })?;
     fault_point(FaultPoint::PlaceAcquired);
-    Ok((signals, lock, containment))
+    Ok((signals, lock, containment, server))
 }
 
 /// The specification with the variables that are masked elsewhere, and no others.

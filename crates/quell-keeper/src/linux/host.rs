@@ -1,5 +1,6 @@
 //! What a keeper serves in addition to its tree: clients, output, input, the owner, readiness, the process that started the job.
-//! It lasts over all runs of the program. A job in the foreground has `Host::default()`: each part is empty and does nothing.
+//! It lasts over all runs of the program. A job in the foreground has `Host::default()`, with the client of a server
+//! at most: each other part is empty and does nothing.
 
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -13,6 +14,7 @@ use super::engine::KeeperSource;
 use super::input::{Answers, ProgramInput};
 use super::output::OutputCapture;
 use super::readiness::Readiness;
+use super::server::ServerWatch;
 use crate::control_protocol::Answer;
 
 #[derive(Default)]
@@ -21,6 +23,7 @@ pub struct Host {
     pub output: Option<OutputCapture>,
     pub input: ProgramInput,
     pub owner: Option<PidFd>,
+    pub server: Option<ServerWatch>,
     pub readiness: Option<Readiness>,
     pub backoff: Backoff,
     /// The process that waits to be told that the program runs.
@@ -35,6 +38,9 @@ impl Host {
         sources.add_any(KeeperSource::Input, self.input.polled());
         sources.add_any(KeeperSource::Fifo, self.input.fifo());
         sources.add_any(KeeperSource::Owner, self.owner.as_ref().map(|owner| Polled::Read(owner.as_fd())));
+        if let Some(server) = &self.server {
+            server.add_sources(sources);
+        }
         self.control.add_sources(sources);
     }
 

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use quell_contain::{Containment, Unavailable};
 use quell_core::{
-    JobId, JobRequest, JobSpec, LifecycleRules, Mask, ProcId, RootOutcome, SCHEMA, SessionKind, Signal,
+    JobId, JobRequest, JobSpec, LifecycleRules, Mask, ProcId, RootOutcome, SCHEMA, ServerRules, SessionKind,
+    Signal,
 };
 use quell_store::{Home, JobDir, now};
 use quell_sys::{LaunchError, Program, Stage, fault};
@@ -73,6 +74,16 @@ impl SupervisedJob {
 
     pub fn is_background(&self) -> bool {
         self.request.as_background().is_some()
+    }
+
+    /// The rules for a server that its client talks to over standard input and output.
+    pub fn server(&self) -> Option<&ServerRules> {
+        self.request.as_foreground()?.server.as_ref()
+    }
+
+    /// Whether it is meant to run for long, so that memory which is needed only at its start is freed.
+    pub fn is_long_lived(&self) -> bool {
+        self.is_background() || self.server().is_some()
     }
 
     /// Acquires the containment for a run of the program. A cgroup is made below `base`.

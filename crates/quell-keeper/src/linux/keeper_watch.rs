@@ -5,13 +5,12 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use quell_contain::KeeperReport;
+use quell_contain::{KeeperReport, MARKER_SEARCH_PATIENCE};
 use quell_core::{Actor, LastKnown, Member, RootOutcome, Signal, Step, StepKind, Verdict};
 use quell_sys::fault::{FaultPoint, fault_point};
 use quell_sys::{Forked, PidFd, Polled, SignalFd, Sources, Timers};
 
 use super::channel::{FrontCommand, JsonChannel, KeeperEvent, RunResult};
-use super::conclude::MARKER_SEARCH_PATIENCE;
 use super::engine::TRIM_AFTER;
 use super::evidence::Evidence;
 use super::job::{SupervisedJob, describe, system};
@@ -76,6 +75,8 @@ pub struct KeeperWatch {
     pub interrupted: bool,
     /// When the first stop signal came.
     pub(super) first_stop: Option<Instant>,
+    /// The stop signals of a client that its server has got.
+    pub(super) passed_on: Vec<Signal>,
     timers: Timers<WatchTimer>,
     /// Whether the keeper was continued and has not answered since.
     resumed: bool,
@@ -135,6 +136,7 @@ impl KeeperWatch {
             killing: false,
             interrupted: false,
             first_stop: None,
+            passed_on: Vec::new(),
             timers: Timers::default(),
             resumed: false,
             runs: 0,
@@ -292,7 +294,7 @@ impl KeeperWatch {
             KeeperEvent::Running => {
                 // The keeper has answered the starter.
                 self.starter = None;
-                if self.job.is_background() {
+                if self.job.is_long_lived() {
                     self.timers.arm(WatchTimer::TrimMemory, TRIM_AFTER);
                 }
             }

@@ -116,7 +116,7 @@ impl Supervisor {
             fault_point(FaultPoint::StarterTold);
         }
         self.begin_readiness();
-        if self.job.is_background() {
+        if self.job.is_long_lived() {
             self.timers.arm(KeeperTimer::TrimMemory, TRIM_AFTER);
         }
     }

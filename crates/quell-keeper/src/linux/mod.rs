@@ -9,7 +9,8 @@
 //!   record.rs        state, members, history on disk        evidence.rs     what has happened, and the receipt
 //!   conclude.rs      proof and end of a run                 backoff.rs      restarts
 //! host.rs            Host: what the keeper serves in addition to its tree
-//!   control_server.rs, requests.rs, caller.rs (clients), output/, input.rs, readiness.rs, owner.rs
+//!   control_server.rs, requests.rs, caller.rs (clients), output/, input.rs, readiness.rs, owner.rs,
+//!   server.rs (a server that its client talks to over stdin and stdout)
 //! helper.rs          the process for hooks.rs and http_probe.rs
 //! channel.rs         JSON lines between these processes: FrontCommand, KeeperEvent
 //! job.rs, preflight.rs, receipt_sink.rs    what is prepared before the fork
@@ -43,6 +44,7 @@ mod readiness;
 mod receipt_sink;
 mod record;
 mod requests;
+mod server;
 mod standby;
 mod stop_signals;
 mod takeover;

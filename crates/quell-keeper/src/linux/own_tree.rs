@@ -1,9 +1,14 @@
-//! The keeper's own tree, as the stop engine uses it: each step is carried out here, and becomes evidence, record and history.
+//! The keeper's own tree, as the stop engine uses it: a request to stop begins here, each step is carried out here, and becomes
+//! evidence, record and history.
 
 use std::time::{Duration, Instant};
 
 use quell_contain::{Pace, StopEngine, Tree};
-use quell_core::{AskScope, Count, EventKind, ProcId, RootOutcome, Signal, Step, StepKind, Until};
+use quell_core::{
+    Actor, AskScope, Cause, Count, EventKind, LifecycleEvent, Phase, ProcId, RootOutcome, Signal, Step,
+    StepKind, StopMode, StopRequest, Until, describe_request,
+};
+use quell_sys::fault::{FaultPoint, fault_point};
 
 use super::engine::{REST, Supervisor};
 
@@ -12,6 +17,38 @@ use super::engine::{REST, Supervisor};
 const KILL_AGAIN: Duration = Duration::from_millis(50);
 
 impl Supervisor {
+    /// Requests the end of the job: the processes are asked as in the job's plan.
+    pub(super) fn ask_stop(&mut self, cause: Cause, actor: Actor, mode: StopMode) {
+        self.ask_stop_of(StopRequest { cause, actor, mode, ask: None, signal: None });
+    }
+
+    /// Requests the end of the job.
+    pub(super) fn ask_stop_of(&mut self, request: StopRequest) {
+        let (cause, actor) = (request.cause, request.actor.clone());
+        self.await_exec();
+        if self.phase() != Phase::Ended {
+            self.run.evidence.step(StepKind::StopAsked, describe_request(cause, &actor), vec![]);
+            // A time limit has an event of its own.
+            if cause != Cause::Timeout {
+                self.record_event(EventKind::StopAsked { cause, actor });
+            }
+            fault_point(FaultPoint::StopNoted);
+        }
+        self.stop_with(request);
+    }
+
+    pub(super) fn stop_with(&mut self, request: StopRequest) {
+        self.host.backoff.ending.get_or_insert((request.cause, request.actor.clone()));
+        self.step(LifecycleEvent::StopAsked(request));
+    }
+
+    pub(super) fn step(&mut self, event: LifecycleEvent) {
+        StopEngine::handle(self, event);
+        if matches!(self.phase(), Phase::Asking | Phase::Killing) {
+            self.end_readiness();
+        }
+    }
+
     /// Puts processes on record that have outlived the root.
     fn note_left(&mut self, left: Vec<ProcId>) {
         let known = &mut self.run.evidence.left;

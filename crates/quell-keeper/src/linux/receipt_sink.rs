@@ -89,8 +89,7 @@ impl ReceiptSink {
     /// Writes the receipt, and replaces what a killed keeper may have written. Gives up after a while if a reader does not
     /// read: the end of a job can't wait for it.
     pub fn write(&mut self, receipt: &Receipt) -> io::Result<()> {
-        let mut bytes = serde_json::to_vec(receipt)?;
-        bytes.push(b'\n');
+        let bytes = quell_core::json_line(receipt)?;
         // Writing to a file never waits for a reader.
         let found = self.file.metadata()?;
         if found.is_file() {

@@ -59,6 +59,7 @@ impl Supervisor {
             containment: report.held?,
             session: self.job.session,
             root: report.root?,
+            inner: report.inner,
             cgroup: report.cgroup,
             members: self.run.members.clone(),
         })
@@ -106,13 +107,20 @@ impl Supervisor {
         }
     }
 
-    /// Sets the members that the next record names. Returns whether there are new ones.
+    /// Sets the members that the next record names. Returns whether there are new ones. During a stop those that have exited stay
+    /// on record: if both supervisors are killed, the receipt names them from there.
     pub(super) fn set_recorded_members(&mut self, living: impl IntoIterator<Item = ProcId>) -> bool {
         let root = self.run.containment.recorded().root;
-        let living: Vec<ProcId> =
+        let mut members: Vec<ProcId> =
             living.into_iter().filter(|id| Some(*id) != root).take(RECORDED_MEMBERS).collect();
-        let new = living.iter().any(|id| !self.run.members.contains(id));
-        self.run.members = living;
+        let new = members.iter().any(|id| !self.run.members.contains(id));
+        if matches!(self.phase(), Phase::Asking | Phase::Killing) {
+            let room = RECORDED_MEMBERS - members.len();
+            let gone: Vec<ProcId> =
+                self.run.members.iter().filter(|id| !members.contains(id)).take(room).copied().collect();
+            members.extend(gone);
+        }
+        self.run.members = members;
         new
     }
 

@@ -34,10 +34,11 @@ impl Supervisor {
                 if let Some((cause, actor)) = self.run.engine.life.own_end().filter(|_| leftovers && draining)
                 {
                     self.note_leftovers();
-                    return self.stop_with(StopRequest { cause, actor, mode, ask });
+                    return self.stop_with(StopRequest { cause, actor, mode, ask, signal: None });
                 }
                 let actor = self.actor(pid, uid, reason);
-                return self.ask_stop_of(Cause::User, actor, mode, ask);
+                let cause = Cause::User;
+                return self.ask_stop_of(StopRequest { cause, actor, mode, ask, signal: None });
             }
             Call::Signal { .. } | Call::Send { .. } if waiting => {
                 Answer::refused("wrong_state", "it waits to be started again")

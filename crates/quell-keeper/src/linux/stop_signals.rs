@@ -33,10 +33,13 @@ impl KeeperWatch {
             let mode = if kill { StopMode::Kill } else { StopMode::Within(grace) };
             let (pid, command) = caller_of(info.pid, &self.job.mask);
             let actor = Actor::Client { pid, uid: info.uid, command, reason: None };
-            return self.command(&FrontCommand::Stop { actor, mode, ask });
+            return self.command(&FrontCommand::Stop { actor, mode, ask, signal: None });
         }
         if !STOP_SIGNALS.contains(&name.as_str()) {
             return;
+        }
+        if self.job.server().is_some() {
+            return self.on_client_signal(info);
         }
         if info.from_kernel && info.signal != Signal::HUP && self.root_gets_terminal_keys() {
             self.interrupted |= info.signal == Signal::INT;
@@ -56,6 +59,24 @@ impl KeeperWatch {
         }
         let (pid, command) = caller_of(info.pid, &self.job.mask);
         self.command(&FrontCommand::stop(Actor::Sender { signal: info.signal, pid, uid: info.uid, command }));
+    }
+
+    /// A client shuts its server down by signals of its own choice, one after another. Each of them is passed on, and none
+    /// shortens the grace that the first one has begun. Keys of the terminal are meant for the client.
+    fn on_client_signal(&mut self, info: SignalInfo) {
+        let is_key = info.from_kernel && info.signal != Signal::HUP;
+        if is_key || self.passed_on.contains(&info.signal) {
+            return;
+        }
+        self.passed_on.push(info.signal);
+        let actor = if info.from_kernel {
+            Actor::Kernel
+        } else {
+            let (pid, command) = caller_of(info.pid, &self.job.mask);
+            Actor::Sender { signal: info.signal, pid, uid: info.uid, command }
+        };
+        let mode = StopMode::Within(self.job.request.stop.grace);
+        self.command(&FrontCommand::Stop { actor, mode, ask: None, signal: Some(info.signal) });
     }
 
     /// Whether `sender` is the keeper of the job that owns this one, and is stopping that job: it asks its whole tree, which

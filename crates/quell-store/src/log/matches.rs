@@ -84,7 +84,7 @@ impl Matches {
                 return Ok(Some(next));
             }
             match self.lines.next_line()? {
-                Some(next) => self.judge(next),
+                Some(next) => self.take(next),
                 None => return Ok(None),
             }
         }
@@ -97,11 +97,11 @@ impl Matches {
                 return Some(line);
             }
             let line = self.lines.next_begun()?;
-            self.judge(LineOrCut::Line(line));
+            self.take(LineOrCut::Line(line));
         }
     }
 
-    fn judge(&mut self, next: LineOrCut) {
+    fn take(&mut self, next: LineOrCut) {
         let (LineOrCut::Line(line), Some(regex)) = (&next, &self.regex) else {
             return self.ready.push_back(next);
         };

@@ -165,7 +165,7 @@ impl CaptureWriter {
     /// Writes what fits into one segment, and its point. Returns how much that was, at least one byte.
     fn put(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.open.is_none() || self.room() <= POINT {
-            self.roll()?;
+            self.rotate()?;
         }
         let room = usize::try_from(self.room() - POINT).unwrap_or(usize::MAX);
         let Some(files) = &mut self.open else { return Err(io::ErrorKind::NotConnected.into()) };
@@ -210,7 +210,7 @@ impl CaptureWriter {
     }
 
     /// Begins a new tail segment at the end of the stream, after making room for its largest size.
-    fn roll(&mut self) -> io::Result<()> {
+    fn rotate(&mut self) -> io::Result<()> {
         self.open = None;
         let room = self.cap / 2 - self.cap / 16;
         while let Some(oldest) = self.tail.front() {
@@ -340,7 +340,7 @@ impl Drop for CaptureWriter {
     /// If the stream ends with a cut, makes an empty segment that records how much was cut.
     fn drop(&mut self) {
         if self.gap {
-            let _ = self.roll();
+            let _ = self.rotate();
         }
     }
 }

@@ -57,8 +57,8 @@ pub fn open_private_found(path: &Path, to: OpenMode) -> io::Result<(File, Metada
     let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = open(path, flags).map_err(|error| match error.raw_os_error() {
         Some(libc::ELOOP) => no_file("it is a link, which quell never makes there"),
-        // A fifo without a reader, or a socket.
-        Some(libc::ENXIO) => no_file("it is not a regular file"),
+        // A fifo without a reader, or a socket; or a directory.
+        Some(libc::ENXIO | libc::EISDIR) => no_file("it is not a regular file"),
         _ => error,
     })?;
     let found = file.metadata()?;

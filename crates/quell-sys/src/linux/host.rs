@@ -22,6 +22,8 @@ pub enum Polled<'a> {
     Write(BorrowedFd<'a>),
     /// Priority data: a change in a file such as cgroup.events.
     Priority(BorrowedFd<'a>),
+    /// The other end of a pipe or a socket writes no more. Data that can be read does not count.
+    HangUp(BorrowedFd<'a>),
 }
 
 /// Waits until one of `fds` is ready or `deadline` has passed; says which are ready.
@@ -32,6 +34,7 @@ pub fn poll_until(fds: &[Polled<'_>], deadline: Option<Instant>) -> io::Result<V
             Polled::Read(fd) => PollFd::from_borrowed_fd(*fd, PollFlags::IN),
             Polled::Write(fd) => PollFd::from_borrowed_fd(*fd, PollFlags::OUT),
             Polled::Priority(fd) => PollFd::from_borrowed_fd(*fd, PollFlags::PRI),
+            Polled::HangUp(fd) => PollFd::from_borrowed_fd(*fd, PollFlags::RDHUP),
         })
         .collect();
     let timeout = deadline.map(|deadline| {

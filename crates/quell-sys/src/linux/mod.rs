@@ -52,7 +52,7 @@ pub use signals::{SignalFd, SignalInfo, ignore, ignored_at_start, restore_defaul
 pub use sources::{Ready, Sources};
 pub use stream::{
     columns, duplicate, null, open_to_read, open_to_write, peer, pipe, read, receive_at_once, resize,
-    send_at_once, set_nonblocking, splice, terminal, waiting, write,
+    send_at_once, set_nonblocking, splice, terminal, unread_bytes, write,
 };
 pub use wait::{Exit, has_child, peek, reap, reap_pinned, take_stop, wait_exit};
 

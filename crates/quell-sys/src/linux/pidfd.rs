@@ -68,7 +68,7 @@ impl PidFd {
         self.pid
     }
 
-    /// Whether any thread of it lives. A corpse that waits to be reaped is not alive.
+    /// Whether any thread of it lives. A zombie that waits to be reaped is not alive.
     pub fn is_alive(&self) -> bool {
         let mut fds = [PollFd::new(&self.fd, PollFlags::IN)];
         let zero = Timespec { tv_sec: 0, tv_nsec: 0 };

@@ -87,7 +87,7 @@ impl Stat {
         ProcId { pid: self.pid, start: self.start }
     }
 
-    /// Whether the process has exited: its leader shows as a corpse, and no other thread is left.
+    /// Whether the process has exited: its leader shows as a zombie, and no other thread is left.
     pub fn is_dead(&self) -> bool {
         matches!(self.state, b'Z' | b'X') && self.threads <= 1
     }
@@ -102,7 +102,7 @@ impl Stat {
         self.flags & 0x0020_0000 != 0
     }
 
-    /// Whether it has executed a program since it was forked (not PF_FORKNOEXEC). A corpse still says so.
+    /// Whether it has executed a program since it was forked (not PF_FORKNOEXEC). A zombie still says so.
     pub fn has_executed(&self) -> bool {
         self.flags & 0x0000_0040 == 0
     }
@@ -337,7 +337,7 @@ pub fn newest_pid() -> Option<u32> {
 /// More than the kernel lets a program have (3/4 of 8 MiB).
 const LONGEST_CMDLINE: u64 = 8 << 20;
 
-/// The command line of `pid`, its arguments apart; empty for a kernel thread or a corpse.
+/// The command line of `pid`, its arguments apart; empty for a kernel thread or a zombie.
 pub fn cmdline(pid: u32) -> Vec<String> {
     let mut buffer = [0; 4096];
     let bytes = read_piece(&format!("/proc/{pid}/cmdline"), &mut buffer).unwrap_or_default();

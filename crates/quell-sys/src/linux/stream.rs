@@ -110,7 +110,7 @@ pub fn resize(pipe: impl AsFd, bytes: usize) -> io::Result<usize> {
 }
 
 /// How many bytes there are in a pipe.
-pub fn waiting(pipe: impl AsFd) -> io::Result<usize> {
+pub fn unread_bytes(pipe: impl AsFd) -> io::Result<usize> {
     let bytes = rustix::io::ioctl_fionread(pipe)?;
     Ok(usize::try_from(bytes).unwrap_or(usize::MAX))
 }

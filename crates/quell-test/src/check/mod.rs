@@ -1,7 +1,8 @@
-//! May these tests be run? Looks at the words of the command, at the policy and at the disk, and changes nothing.
+//! Decides whether tests may be run, by the command line, the policy and the disk. It changes nothing.
 //!
-//! It is a check of what is asked for, not a sandbox: tests are code, and can do whatever their user can do.
+//! This checks what is asked for. It is not a sandbox: tests are code, and can do whatever their user can do.
 
+mod addopts;
 mod command;
 mod options;
 mod path;
@@ -20,52 +21,53 @@ use std::path::{Path, PathBuf};
 use quell_core::{Environment, JobRequest, Mode, ReportWords, TestTerms};
 use quell_guard::{BUILT_IN, Decision, GUIDE, TestPolicy, matches};
 
-use command::{check_commands, check_moves, read_command};
+use addopts::added_paths;
+use command::{check_commands, read_command, refuse_directory_changes};
 use options::read_options;
 use reports::check_output;
-use scope::{check_place, resolve, with_slashes};
+use scope::{check_location, resolve, with_slashes};
 use variables::is_runner_variable;
-use wrapper::{check_cargo_verb, check_wrappers};
+use wrapper::{check_cargo_verb, check_wrappers, refuse_early_exit};
 
 pub(crate) use command::TestCommand;
-pub(crate) use options::{LOG, NEVER, NO_DOT, NUMBER, OptionStyle, Options, Rules, is_among, misleads};
-pub(crate) use path::{check_target, shown};
+pub(crate) use options::{LOG, NEVER, NO_DOT, NUMBER, OptionStyle, Options, Rules, ambiguous, is_among};
+pub(crate) use path::{check_target, printable};
 pub(crate) use reports::check_evidence;
-pub(crate) use scope::{PathWord, Place, Scope};
+pub(crate) use scope::{PathRole, PathWord, Scope};
 
 use quell_guard::DecisionCode;
 
-use crate::runners::{Runner, adds_nothing, split_words};
+use crate::runners::Runner;
 use crate::{TestPlan, files};
 
-/// The variable whose words pytest puts before its own.
-pub(crate) const PYTEST_WORDS: &str = "PYTEST_ADDOPTS";
+/// The variable whose words pytest puts before those of its command line.
+pub(crate) const PYTEST_ADDOPTS: &str = "PYTEST_ADDOPTS";
 
-/// The words by which pytest writes a report for quell, without the path. In this form it has the file of each test.
+/// The options by which pytest writes a report for quell, without the path. `xunit1` has the file of each test.
 const OWN_REPORT: [&str; 2] = ["--override-ini=junit_family=xunit1", "--junitxml="];
 
-/// What was found out on the way to an allowance.
+/// A plan that the guard allows, and what is to be executed.
 #[derive(Debug)]
-pub(crate) struct Checked {
+pub(crate) struct CheckedPlan {
     pub runner: Runner,
-    /// The words that are executed: those that were checked, the program by its path if there is a scope.
+    /// The command line as it was checked. With a scope, its first word is the path of the program.
     pub words: Vec<OsString>,
-    /// All variables that the tests get.
+    /// The whole environment of the tests.
     pub environment: Environment,
-    /// Variables that they don't get, because there is a scope.
+    /// Variables that were removed because there is a scope.
     pub cleared: Vec<String>,
     pub scope: Vec<String>,
-    /// The report that pytest is told to write.
+    /// The report that the caller tells pytest to write.
     pub report: Option<PathBuf>,
-    /// How pytest is told to write one for quell, if it is not told to write another one.
+    /// The options by which pytest writes a report for quell, if the caller does not name one.
     pub own_report: Option<ReportWords>,
-    /// Whether the runner says at its end what came of the tests.
+    /// Whether the runner prints or writes its results at its end.
     pub reports: bool,
     pub decision: Decision,
 }
 
-impl Checked {
-    /// The request for what was checked: its words, its variables, and the directory that they were checked in.
+impl CheckedPlan {
+    /// The request with the command line, the environment and the directory that were checked.
     pub fn request(self, plan: &TestPlan, cwd: &Path) -> JobRequest {
         let mut request = plan.request.clone();
         request.command = self.words;
@@ -79,63 +81,63 @@ impl Checked {
 }
 
 pub(crate) type Variables = BTreeMap<OsString, OsString>;
-pub(crate) type Verdict<T> = Result<T, Box<Decision>>;
+pub(crate) type Checked<T> = Result<T, Box<Decision>>;
 
 pub(crate) fn refuse<T>(
     code: DecisionCode,
     rule: &str,
     reason: impl Into<String>,
     hint: impl Into<String>,
-) -> Verdict<T> {
+) -> Checked<T> {
     Err(Box::new(Decision::refuse(code, rule, reason, hint)))
 }
 
-/// Whether the plan may be carried out in `cwd`.
-pub(crate) fn check(policy: &TestPolicy, plan: &TestPlan, cwd: &Path, home: &Path) -> Verdict<Checked> {
-    let mut words = plan.request.command.iter().map(text).collect::<Verdict<Vec<String>>>()?;
+/// Checks a plan for a run in `cwd`.
+pub(crate) fn check(policy: &TestPolicy, plan: &TestPlan, cwd: &Path, home: &Path) -> Checked<CheckedPlan> {
+    let mut words = plan.request.command.iter().map(utf8).collect::<Checked<Vec<String>>>()?;
     let mut variables = plan.request.env.variables();
     let mut command = read_command(&words);
-    let program = plan.request.command.first().and_then(|name| find(name, &variables, cwd));
+    let program = plan.request.command.first().and_then(|name| find_program(name, &variables, cwd));
     command.names.extend(program.as_ref().map(|file| cwd.join(file).display().to_string()));
     check_commands(policy, &command)?;
     let scope = Scope::of(policy, plan, cwd)?;
     let is_scoped = scope.is_set();
-    // A project's list does not lift a scope that the caller gives.
+    // A list in a project's file does not lift the caller's scope.
     let listed = policy.commands_lift_scope && (plan.scope.is_empty() || !policy.commands_of_project);
     let rules = Rules { scope: &scope, roots: scope.roots(), allow: &policy.allow, listed };
 
-    check_moves(&command, &words)?;
+    refuse_directory_changes(&command, &words)?;
+    refuse_early_exit(&command, &words)?;
     if is_scoped {
         for at in check_wrappers(&command, &words, &rules)? {
             check_program(policy, &words[at], &variables, &rules)?;
         }
     }
     let mut paths = own_paths(&command, &mut words, &rules)?;
-    let own = words.get(command.call..).unwrap_or_default();
+    refuse_patterns(&command, &paths, &scope)?;
+    let own = words.get(command.args_start..).unwrap_or_default();
     let asks_version = own == ["--version"];
     if !asks_version {
-        check_presence(&scope, command.runner, &paths, plan.require_target)?;
+        check_required_target(&scope, command.runner, &paths, plan.require_target)?;
     }
     let (mut report, mut own_report) = (None, None);
     if command.runner == Runner::Pytest {
         let (added, names_report) = added_paths(own, &paths, &variables, &rules)?;
-        let is_report = |word: &&PathWord| word.place == Place::Output("xml");
+        let is_report = |word: &&PathWord| word.role == PathRole::Output("xml");
         let named = paths.iter().rfind(is_report).or(added.iter().rfind(is_report));
         report = named.map(|word| PathBuf::from(&word.path));
         let is_free = !names_report && plan.junit.is_none();
-        own_report =
-            is_free.then(|| ReportWords { at: command.call, words: OWN_REPORT.map(String::from).into() });
+        own_report = is_free
+            .then(|| ReportWords { at: command.args_start, words: OWN_REPORT.map(String::from).into() });
         paths.extend(added);
     }
-    // These end without running a test.
-    let asks = own.iter().any(|word| is_among("-h --help -V --version --markers", word));
-    let has_report = command.runner != Runner::Pytest || report.is_some() || own_report.is_some();
+    let reports = command.runner.reports(own);
     if let Some(junit) = &plan.junit {
-        paths.push(rules.path(&text(junit)?, Place::Here, false)?);
+        paths.push(rules.path(&utf8(junit)?, PathRole::Any, false)?);
     }
     for word in &paths {
         let found = resolve(cwd, &word.path);
-        check_place(&scope, word, &found)?;
+        check_location(&scope, word, &found)?;
         check_output(word, &found, cwd, home)?;
     }
     if !asks_version {
@@ -143,61 +145,64 @@ pub(crate) fn check(policy: &TestPolicy, plan: &TestPlan, cwd: &Path, home: &Pat
     }
     let variable = Some(&policy.approval_variable).filter(|name| !name.is_empty());
     let approval = variable.and_then(|name| std::env::var(name).ok()).unwrap_or_default();
-    check_approval(policy, plan.approved, &approval)?;
+    let approved = check_approval(policy, plan.approved, &approval)?;
 
-    let below = scope.words();
-    let reason = match paths.iter().filter(|word| word.place == Place::Target).count() {
-        0 => format!("no target is named, and none has to be; everything below {below} is allowed"),
+    let below = scope.describe();
+    let reason = match paths.iter().filter(|word| word.role == PathRole::Target).count() {
+        0 => format!("no target is named, and everything below {below} is allowed"),
         1 => format!("the target is below {below}"),
         many => format!("all {many} targets are below {below}"),
-    };
+    } + &approved;
     let mut words: Vec<OsString> = words.into_iter().map(OsString::from).collect();
     if let (true, Some(file), Some(first)) = (is_scoped, program, words.first_mut()) {
         *first = file.into();
     }
     let cleared = if is_scoped { clear(&mut variables, &rules) } else { Vec::new() };
-    Ok(Checked {
+    Ok(CheckedPlan {
         runner: command.runner,
         words,
         environment: Environment { clear: true, set: variables.into_iter().collect() },
         cleared,
-        scope: scope.shown(),
+        scope: scope.display_dirs(),
         report,
         own_report,
-        reports: has_report && !asks,
+        reports,
         decision: Decision::allow(&scope.rule, reason),
     })
 }
 
-/// The paths among the words of the runner. Targets that are written with backslashes are turned.
-fn own_paths(command: &TestCommand, words: &mut [String], rules: &Rules<'_>) -> Verdict<Vec<PathWord>> {
+/// The paths among the runner's own words. Replaces backslashes in targets by slashes, see `with_slashes`.
+fn own_paths(command: &TestCommand, words: &mut [String], rules: &Rules<'_>) -> Checked<Vec<PathWord>> {
     let Some(table) = command.runner.table() else {
-        // Without a scope nothing is known that paths could be held against.
+        // Without a scope there is nothing to check the words of an unknown command against.
         return if rules.scope.is_set() { script::script_paths(words, rules) } else { Ok(Vec::new()) };
     };
-    let program = words.get(command.at).cloned().unwrap_or_default();
-    let own = words.get_mut(command.call..).unwrap_or_default();
-    let end = own.iter().position(|word| !table.end.is_empty() && word == table.end).unwrap_or(own.len());
+    let program = words.get(command.runner_index).cloned().unwrap_or_default();
+    let own = words.get_mut(command.args_start..).unwrap_or_default();
+    let end = own
+        .iter()
+        .position(|word| !table.separator.is_empty() && word == table.separator)
+        .unwrap_or(own.len());
     let (own, behind) = own.split_at_mut(end);
     let mut found = read_options(&table.options, table.name, own, rules)?;
     if rules.scope.is_set() && command.runner.is_cargo() {
-        let plain: Vec<&str> = found.plain.iter().map(|at| own[*at].as_str()).collect();
+        let plain: Vec<&str> = found.positional.iter().map(|at| own[*at].as_str()).collect();
         check_cargo_verb(&program, &plain)?;
     }
-    if found.plain.first().is_some_and(|at| is_among(table.verbs, &own[*at])) {
-        found.plain.remove(0);
+    if found.positional.first().is_some_and(|at| is_among(table.verbs, &own[*at])) {
+        found.positional.remove(0);
     }
     let mut paths = found.paths;
-    for at in found.plain {
+    for at in found.positional {
         let word = &mut own[at];
         let (path, name) = word.split_at(word.find("::").unwrap_or(word.len()));
         *word = with_slashes(path, &rules.scope.cwd) + name;
-        paths.extend((table.target)(word, rules)?);
+        paths.extend((table.parse_target)(word, rules)?);
     }
     let behind = behind.get(1..).unwrap_or_default();
-    match table.behind {
+    match table.program_options {
         Some(options) => paths.extend(read_options(options, "a test's program", behind, rules)?.paths),
-        // The program of go's tests reads flags of go's own.
+        // The test program that go builds reads `-test.*` flags.
         None => match behind.iter().find(|word| word.trim_start_matches('-').starts_with("test.")) {
             Some(word) if !rules.allows(word) => return rules.refuse_option(word, "a test's program"),
             _ => {}
@@ -206,101 +211,43 @@ fn own_paths(command: &TestCommand, words: &mut [String], rules: &Rules<'_>) -> 
     Ok(paths)
 }
 
-/// The paths among words that pytest takes from a variable or from files, and puts before those of the command line; and whether any
-/// word is about a report, or switches reports off.
-fn added_paths(
-    own: &[String],
-    paths: &[PathWord],
-    variables: &Variables,
-    rules: &Rules<'_>,
-) -> Verdict<(Vec<PathWord>, bool)> {
-    let cwd = &rules.scope.cwd;
-    let targets = paths.iter().filter(|word| word.place == Place::Target);
-    let mut targets: Vec<PathBuf> = targets.map(|word| cwd.join(&word.path)).collect();
-    let has_targets = !targets.is_empty();
-    if !has_targets {
-        targets.push(cwd.clone());
-    }
-    let (mut added, mut found) = (Vec::new(), Vec::new());
-    if let Some(words) = variables.get(OsStr::new(PYTEST_WORDS)) {
-        added.push((PathBuf::from(PYTEST_WORDS), split_words(&text(words)?)));
-    }
-    let is_report = |word: &String| word.contains("junitxml") || word.contains("junit-xml");
-    let mut names_report = own.iter().any(is_report);
-    if !adds_nothing(own) {
-        let of_files = files::pytest_words(&targets, "addopts");
-        // Without a scope it does not matter what files add, or whether they can be read.
-        let of_files = if rules.scope.is_set() { of_files? } else { of_files.unwrap_or_default() };
-        names_report |= of_files.iter().flat_map(|(_, words)| words).any(is_report);
-        added.extend(of_files.into_iter().filter(|_| rules.scope.is_set()));
-    }
-    for (file, words) in added {
-        names_report |= words.iter().any(is_report);
-        let checked = check_added(&words, rules);
-        found.extend(checked.map_err(|refusal| added_by(&file, *refusal))?);
-    }
-    if rules.scope.is_set() && !has_targets {
-        // They may be patterns, which need not name anything.
-        for (file, dirs) in files::pytest_words(&targets, "testpaths")? {
-            for dir in dirs {
-                let word = rules.path(&dir, Place::Target, false);
-                found.push(word.map_err(|refusal| added_by(&file, *refusal))?);
-            }
-        }
-    }
-    Ok((found, names_report))
-}
-
-/// pytest reads added words and the command line as one list, so none of them may change what the words behind it are.
-fn check_added(added: &[String], rules: &Rules<'_>) -> Verdict<Vec<PathWord>> {
-    let Some(table) = Runner::Pytest.table() else { return Ok(Vec::new()) };
-    // In place of the first word of the command line.
-    let next = "tests".to_owned();
-    let words: Vec<String> = added.iter().cloned().chain([next]).collect();
-    let mut found = read_options(&table.options, table.name, &words, rules)?;
-    if added.iter().any(|word| word == "--") || found.plain.pop() != Some(added.len()) {
-        let reason = "its last word would take the next word for its value, or for a target";
-        return misleads(reason, "write the value with `=`, and leave out `--`");
-    }
-    for at in found.plain {
-        found.paths.extend((table.target)(&words[at], rules)?);
-    }
-    for word in &found.paths {
-        check_place(rules.scope, word, &resolve(&rules.scope.cwd, &word.path))?;
-    }
-    Ok(found.paths)
-}
-
-fn added_by(file: &Path, refusal: Decision) -> Box<Decision> {
-    let reason = format!("{} (added by {})", refusal.reason, file.display());
-    let hint = match refusal.hint {
-        hint if file == Path::new(PYTEST_WORDS) => hint,
-        hint => format!("{hint}; or pass `-o addopts=` to leave out what files add"),
+/// Refuses targets that jest would read as more than a path: they are regular expressions, and `tests/x|.` matches every file. Brackets stand
+/// for one character and are allowed. Targets of vitest are plain text.
+fn refuse_patterns(command: &TestCommand, paths: &[PathWord], scope: &Scope) -> Checked<()> {
+    let is_pattern = |word: &&PathWord| {
+        word.role == PathRole::Target
+            && word.path.contains(['|', '(', ')', '*', '+', '?', '^', '$', '{', '}'])
     };
-    Box::new(Decision { reason, hint, ..refusal })
+    match paths.iter().find(is_pattern).filter(|_| command.runner == Runner::Jest && scope.is_narrow()) {
+        Some(word) => ambiguous(
+            format!("jest reads `{}` as a regular expression, which can match other files", word.path),
+            "name the directory that it is in, or rename it",
+        ),
+        None => Ok(()),
+    }
 }
 
-/// Takes variables away by which code could be loaded from outside the scope, and names them.
+/// Removes variables by which a runner could load code from outside the scope. Returns their names.
 fn clear(variables: &mut Variables, rules: &Rules<'_>) -> Vec<String> {
     let mut cleared = Vec::new();
     variables.retain(|name, _| {
         let name = name.to_string_lossy();
-        let kept = !is_runner_variable(&name) || rules.names(&name);
+        let kept = !is_runner_variable(&name) || rules.allows_by_name(&name);
         cleared.extend((!kept).then(|| name.into_owned()));
         kept
     });
     cleared
 }
 
-/// The file that a name would be executed from.
-fn find(name: &OsStr, variables: &Variables, cwd: &Path) -> Option<PathBuf> {
+/// The file that would be executed by this name.
+fn find_program(name: &OsStr, variables: &Variables, cwd: &Path) -> Option<PathBuf> {
     let path = variables.get(OsStr::new("PATH"));
     quell_keeper::find_program(name, path.map(OsString::as_os_str), cwd).ok()
 }
 
-/// A program that is written as a path has to be below the working directory or the scope, or the one that PATH leads to. Any other
-/// one could be anything, whatever its name is.
-fn check_program(policy: &TestPolicy, word: &str, variables: &Variables, rules: &Rules<'_>) -> Verdict<()> {
+/// Checks a program that is written as a path. It must be below the working directory or the scope, or be the program that PATH finds by
+/// that name. Any other file can have the name of a runner.
+fn check_program(policy: &TestPolicy, word: &str, variables: &Variables, rules: &Rules<'_>) -> Checked<()> {
     let Some((_, name)) = word.rsplit_once('/') else { return Ok(()) };
     let cwd = &rules.scope.cwd;
     let file = cwd.join(word);
@@ -308,59 +255,66 @@ fn check_program(policy: &TestPolicy, word: &str, variables: &Variables, rules: 
     let is_listed = patterns.any(|pattern| matches(pattern, &file.display().to_string()));
     let real = file.canonicalize().ok();
     // A program that does not exist can't be executed.
-    let is_here = check_target(word, &rules.roots).is_ok()
-        && real.as_ref().is_none_or(|real| rules.scope.is_here(real));
-    let is_it = |name: &OsStr| find(name, variables, cwd).and_then(|found| found.canonicalize().ok()) == real;
-    // A virtual environment has links to the interpreter that PATH leads to.
+    let contains_or_cwd = check_target(word, &rules.roots).is_ok()
+        && real.as_ref().is_none_or(|real| rules.scope.contains_or_cwd(real));
+    let is_in_path =
+        |name: &OsStr| find_program(name, variables, cwd).and_then(|found| found.canonicalize().ok()) == real;
+    // A virtual environment has links to the interpreter that PATH finds.
     let names = [Some(OsStr::new(name)), real.as_deref().and_then(Path::file_name)];
-    if is_listed || is_here || real.is_some() && names.into_iter().flatten().any(is_it) {
+    if is_listed || contains_or_cwd || real.is_some() && names.into_iter().flatten().any(is_in_path) {
         return Ok(());
     }
     let reason = format!(
-        "the program `{}` is, or leads, outside the working directory and the scope, and PATH leads to another one",
-        shown(word)
+        "the program `{}` is outside the working directory and the scope (or links there), and PATH finds another one",
+        printable(word)
     );
     let hint = format!("call it by its name, or list its path in guard.test.commands; {GUIDE}");
     refuse(DecisionCode::CommandNotAllowed, "guard.test.commands", reason, hint)
 }
 
-/// Whether a target is named where one has to be.
-fn check_presence(scope: &Scope, runner: Runner, paths: &[PathWord], required: bool) -> Verdict<()> {
-    let has_target = paths.iter().any(|word| word.place == Place::Target);
+/// Refuses a command without a target if the plan or a narrow scope requires one.
+fn check_required_target(scope: &Scope, runner: Runner, paths: &[PathWord], required: bool) -> Checked<()> {
+    let has_target = paths.iter().any(|word| word.role == PathRole::Target);
     if has_target || !(required || scope.is_narrow()) {
         return Ok(());
     }
     let (rule, why) = if scope.is_narrow() {
-        (scope.rule.as_str(), format!("only tests below {} may be run", scope.words()))
+        (scope.rule.as_str(), format!("only tests below {} may be run", scope.describe()))
     } else {
         ("--require-target", "a target is required".into())
     };
     let hint = if runner.is_cargo() {
-        "cargo takes no directories: name the package with --manifest-path DIR/Cargo.toml, or have a scope with all of \
-         the workspace in it"
+        "name the package with --manifest-path DIR/Cargo.toml, or use a scope that contains the whole workspace"
     } else {
-        "name the files or directories that are to be tested"
+        "name the files or directories to test"
     };
-    let reason = format!("the command names no target, so that the runner would choose; {why}");
+    let reason = format!("the command names no target; {why}");
     refuse(DecisionCode::TargetRequired, rule, reason, hint)
 }
 
-/// Whether the run is approved, if it has to be: by the flag, or by the policy's variable.
-fn check_approval(policy: &TestPolicy, flag: bool, variable: &str) -> Verdict<()> {
-    if !policy.approval || flag || ["true", "1", "yes"].contains(&variable.trim().to_lowercase().as_str()) {
-        return Ok(());
-    }
+/// Refuses a run that needs approval and has it neither by the flag nor by the policy's variable. Returns the end of a sentence that says
+/// what approved it.
+fn check_approval(policy: &TestPolicy, flag: bool, variable: &str) -> Checked<String> {
     let name = &policy.approval_variable;
+    if !policy.approval {
+        return Ok(String::new());
+    }
+    if flag {
+        return Ok("; approved by --approve".into());
+    }
+    if ["true", "1", "yes"].contains(&variable.trim().to_lowercase().as_str()) {
+        return Ok(format!("; approved by the variable {name}"));
+    }
     let hint = format!("pass --approve, or set {name} to true, 1 or yes, once a person has agreed; {GUIDE}");
-    let reason = "test runs have to be approved here, and this one is not";
+    let reason = "the policy requires approval for test runs, and this one is not approved";
     refuse(DecisionCode::ApprovalRequired, "guard.test.approval", reason, hint)
 }
 
-pub(crate) fn text(word: impl AsRef<OsStr>) -> Verdict<String> {
+pub(crate) fn utf8(word: impl AsRef<OsStr>) -> Checked<String> {
     let word = word.as_ref();
     let Some(text) = word.to_str() else {
         let shown: String = word.to_string_lossy().escape_default().take(60).collect();
-        let reason = format!("`{shown}` is not UTF-8, so it is not known what it names");
+        let reason = format!("`{shown}` is not UTF-8, so quell can't check what it names");
         return refuse(DecisionCode::PathControl, BUILT_IN, reason, "write it in UTF-8");
     };
     Ok(text.to_owned())

@@ -1,14 +1,14 @@
-//! Does a word name a path below the working directory, for every program and every eye that may read it? Decided by the text alone;
-//! `scope.rs` looks where it leads on disk.
+//! Checks the text of a path: every program, and every person, must read it as the same path below the working directory or the scope.
+//! `scope.rs` checks where it leads on disk.
 
 use quell_guard::{BUILT_IN, DecisionCode};
 
-use super::Verdict;
+use super::Checked;
 
-/// The longest path that a kernel takes.
-const LONGEST: usize = 4096;
+/// PATH_MAX of Linux.
+const MAX_LENGTH: usize = 4096;
 
-/// What to do instead of a path that leads elsewhere.
+/// The hint for a path that leads out of the working directory.
 const BELOW: &str = "use a plain path below the working directory, such as tests/test_a.py";
 
 /// A directory that an absolute path may begin with.
@@ -16,12 +16,12 @@ const BELOW: &str = "use a plain path below the working directory, such as tests
 pub(crate) struct Root {
     /// How the path begins.
     pub path: String,
-    /// What stands there in the plain form: empty for the working directory.
+    /// What replaces it in the plain form: empty for the working directory.
     pub plain: String,
 }
 
-/// The part of a text that a refusal shows, without anything that a terminal would obey.
-pub(crate) fn shown(text: &str) -> String {
+/// The first 60 characters of a text, without control characters and escape sequences.
+pub(crate) fn printable(text: &str) -> String {
     let plain = |c: char| {
         if c.is_ascii_graphic() || c == ' ' { c.to_string() } else { c.escape_unicode().to_string() }
     };
@@ -32,26 +32,27 @@ pub(crate) fn shown(text: &str) -> String {
     short
 }
 
-fn refuse<T>(code: DecisionCode, reason: String, hint: &str) -> Verdict<T> {
+fn refuse<T>(code: DecisionCode, reason: String, hint: &str) -> Checked<T> {
     super::refuse(code, BUILT_IN, reason, hint)
 }
 
-/// The path in its plain form (`./a//b/` is `a/b`, the working directory is empty), if it leads down from one of `roots` and can't
-/// be read in any other way: on another system, after a decoding, or by a person.
-pub(crate) fn check_target(text: &str, roots: &[Root]) -> Verdict<String> {
-    let name = shown(text);
+/// The path in its plain form (`./a//b/` is `a/b`, the working directory is empty), if it is below one of `roots`. Refuses a path that
+/// means something else on another system or after decoding, or that a person could misread.
+pub(crate) fn check_target(text: &str, roots: &[Root]) -> Checked<String> {
+    let name = printable(text);
     if text.trim().is_empty() {
-        let reason = "a path is empty, which would mean everything or nothing".into();
+        let reason = "a path is empty".into();
         return refuse(DecisionCode::PathEmpty, reason, "name a file or a directory, such as tests");
     }
-    if text.len() > LONGEST {
-        return refuse(DecisionCode::PathTooLong, format!("`{name}` is longer than any path"), "shorten it");
+    if text.len() > MAX_LENGTH {
+        let reason = format!("`{name}` is longer than {MAX_LENGTH} bytes");
+        return refuse(DecisionCode::PathTooLong, reason, "shorten it");
     }
-    let (root, rest) = begin(text, roots);
+    let (root, rest) = split_root(text, roots);
     refuse_characters(rest, &name)?;
-    refuse_beginnings(rest, &name)?;
+    refuse_prefixes(rest, &name)?;
     let is_dots = |part: &str| part.contains('.') && part.trim_matches([' ', '.']).is_empty();
-    // Some systems ignore spaces and dots at the end.
+    // Windows ignores spaces and dots at the end of a name.
     if let Some(part) = rest.split(['/', '\\']).find(|part| is_dots(part)) {
         let reason = format!("`{name}` has the part `{part}`, which stands for another directory");
         return refuse(DecisionCode::PathTraversal, reason, BELOW);
@@ -61,8 +62,8 @@ pub(crate) fn check_target(text: &str, roots: &[Root]) -> Verdict<String> {
     Ok(plain.join("/"))
 }
 
-/// Splits a path into what it begins with, in its plain form, and the rest.
-fn begin<'t>(text: &'t str, roots: &'t [Root]) -> (Option<&'t str>, &'t str) {
+/// Splits a path into its root, in the plain form, and the rest.
+fn split_root<'t>(text: &'t str, roots: &'t [Root]) -> (Option<&'t str>, &'t str) {
     for root in roots {
         let below = text.strip_prefix(root.path.trim_end_matches('/'));
         if let Some(rest) = below.filter(|rest| rest.is_empty() || rest.starts_with('/')) {
@@ -77,30 +78,30 @@ fn begin<'t>(text: &'t str, roots: &'t [Root]) -> (Option<&'t str>, &'t str) {
     (None, if rest == "." { "" } else { rest })
 }
 
-/// Refuses characters by which another program, or a person, would read another path: what can't be seen, what looks like a slash or a
-/// dot, and what may be decoded. Of the characters outside ASCII only letters and digits are left.
-fn refuse_characters(text: &str, name: &str) -> Verdict<()> {
-    // They count as letters, and have no shape.
+/// Refuses invisible characters, characters that look like a slash or a dot, and encoded characters. Outside ASCII only letters and
+/// digits are allowed.
+fn refuse_characters(text: &str, name: &str) -> Checked<()> {
+    // Unicode counts these as letters, but they are invisible.
     let fillers = ['\u{115f}', '\u{1160}', '\u{3164}', '\u{ffa0}'];
-    let is_odd =
+    let is_refused =
         |c: char| if c.is_ascii() { c.is_control() } else { !c.is_alphanumeric() || fillers.contains(&c) };
-    if text.chars().any(is_odd) {
-        let reason = format!("`{name}` has a character that can't be seen, or that looks like another one");
+    if text.chars().any(is_refused) {
+        let reason = format!("`{name}` has a character that is invisible or looks like another one");
         return refuse(DecisionCode::PathControl, reason, "use only letters, digits and ASCII characters");
     }
     let is_code = |rest: &str| {
         rest.starts_with(['u', 'U']) || rest.bytes().take(2).filter(u8::is_ascii_hexdigit).count() == 2
     };
     if text.split('%').skip(1).any(is_code) {
-        let reason = format!("`{name}` has an encoded character, which some programs decode");
+        let reason = format!("`{name}` has an encoded character, which some programs would decode");
         return refuse(DecisionCode::PathTraversal, reason, "write the character itself");
     }
     Ok(())
 }
 
-/// Refuses a beginning that leads elsewhere, or that makes an option of it.
-fn refuse_beginnings(text: &str, name: &str) -> Verdict<()> {
-    // A program that trims it would find another path.
+/// Refuses a path that begins like an absolute path, a URL, a home directory or an option.
+fn refuse_prefixes(text: &str, name: &str) -> Checked<()> {
+    // Some programs trim spaces.
     let text = text.trim_start();
     let has_drive = text.starts_with(|c: char| c.is_ascii_alphabetic()) && text[1..].starts_with(':');
     let is_address = text.split_once("://").is_some_and(|(scheme, _)| !scheme.contains('/'));
@@ -118,8 +119,8 @@ fn refuse_beginnings(text: &str, name: &str) -> Verdict<()> {
             refuse(DecisionCode::PathOption, reason, "put options before the targets")
         }
         Some('@') => {
-            let reason = format!("`{name}` would be read as a file that has more words for the command");
-            refuse(DecisionCode::PathOption, reason, "write the words themselves")
+            let reason = format!("`{name}` would be read as a file with more arguments");
+            refuse(DecisionCode::PathOption, reason, "write the arguments themselves")
         }
         _ => Ok(()),
     }
@@ -260,7 +261,7 @@ mod tests {
         ("\u{2212}\u{2212}x", "PATH_CONTROL"),
         ("%2dx", "PATH_TRAVERSAL"),
         ("@args.txt", "PATH_OPTION"),
-        // What may pass, and as what.
+        // Allowed, with the plain form.
         ("tests", "ok tests"),
         (".", "ok "),
         ("./", "ok "),
@@ -303,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_has_nothing_that_a_terminal_would_obey() {
+    fn a_reason_has_no_control_characters() {
         for (text, expected) in TABLE {
             if let Err(decision) = check_target(text, &roots()) {
                 assert!(

@@ -1,5 +1,5 @@
-//! What a test run may write: reports and evidence, under names that no program reads as code or settings, and never over something
-//! else.
+//! Checks the files that a test run may write: reports and evidence. Their names must not be those of code or settings, and they may
+//! replace only earlier reports.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -9,26 +9,26 @@ use std::path::{Path, PathBuf};
 use quell::binary::Config;
 use quell_guard::{BUILT_IN, DecisionCode, matches};
 
-use super::command::last;
+use super::command::base_name;
 use super::options::is_among;
-use super::path::{check_target, shown};
-use super::scope::{PathWord, Place, Resolved, Scope, check_place, resolve};
-use super::{Verdict, refuse, text};
+use super::path::{check_target, printable};
+use super::scope::{PathRole, PathWord, Resolved, Scope, check_location, resolve};
+use super::{Checked, refuse, utf8};
 use crate::evidence::EvidenceFile;
 
-/// How names of reports end.
-const ENDS: &str = "cov html info json jsonl lcov log md out pprof prof profile tap trace txt xml";
+/// The file name extensions of reports.
+const EXTENSIONS: &str = "cov html info json jsonl lcov log md out pprof prof profile tap trace txt xml";
 
-/// How names of evidence end.
-const EVIDENCE_ENDS: &str = "json log txt";
+/// The file name extensions of evidence.
+const EVIDENCE_EXTENSIONS: &str = "json log txt";
 
-/// Directories that reports are written to. Some runners empty them first.
-const DIRS: &str = "\
+/// Names of directories that reports may be written to. Some runners empty such a directory first.
+const REPORT_DIRS: &str = "\
     cache .cache .pytest_cache cov coverage htmlcov out output report reports result results test-reports \
     test-results tmp";
 
-/// Names that end like a report, and that programs read as settings.
-const SETTINGS: &str = "\
+/// Names with the extension of a report that programs read as settings.
+const SETTINGS_FILES: &str = "\
     *.config.json *.config.xml *.eslintrc.json *.workspace.json *-lock.json *rc.json .* AndroidManifest.xml \
     CMakeLists.txt CMakePresets.json CMakeUserPresets.json angular.json app.json biome.json bower.json build.xml \
     bunfig.json cdk.json composer.json constraints*.txt deno.json deno.jsonc dependency_links.txt entry_points.txt \
@@ -37,14 +37,14 @@ const SETTINGS: &str = "\
     pyrightconfig.json requirements*.txt settings*.xml top_level.txt tsconfig*.json turbo.json vcpkg.json \
     workspace.json workspaces.json";
 
-/// How much of a file tells what it is.
-const LOOKED_AT: u64 = 4096;
+/// How many bytes of a file are read to see whether it is a report.
+const HEAD_BYTES: u64 = 4096;
 
-/// How many files of a directory for reports are looked at.
-const MOST_FILES: usize = 50_000;
+/// How many files a directory for reports may have.
+const MAX_FILES: usize = 50_000;
 
-/// How reports begin, without blanks and in small letters.
-const BEGINNINGS: &[&str] = &[
+/// How reports begin, in lower case and without whitespace.
+const REPORT_HEADS: &[&str] = &[
     "{\"numfailedtestsuites\"",
     "{\"numtotaltestsuites\"",
     "{\"meta\"",
@@ -56,87 +56,92 @@ const BEGINNINGS: &[&str] = &[
     "tapversion",
     "tn:",
     "sf:",
-    // What go writes: profiles of coverage, compressed ones, traces, and programs.
+    // Written by go: coverage profiles, compressed profiles, traces, test programs.
     "mode:",
     "\u{1f}\u{fffd}",
     "go1.",
     "\u{7f}elf",
 ];
 
-/// Whether a file of this name is nothing but a report: its name ends in one of `ends`, and no program reads it as settings.
-fn is_report_name(name: &str, ends: &str) -> bool {
+/// Whether a name has one of `extensions`, and is not one that programs read as settings.
+fn is_report_name(name: &str, extensions: &str) -> bool {
     // Some file systems ignore case.
     let lower = name.to_lowercase();
-    let is_settings = SETTINGS.split_whitespace().any(|pattern| matches(&pattern.to_lowercase(), &lower));
-    let has_end = |(stem, end): (&str, &str)| !stem.is_empty() && is_among(ends, end);
-    !is_settings && name.rsplit_once('.').is_some_and(has_end)
+    let is_settings =
+        SETTINGS_FILES.split_whitespace().any(|pattern| matches(&pattern.to_lowercase(), &lower));
+    let has_extension = |(stem, end): (&str, &str)| !stem.is_empty() && is_among(extensions, end);
+    !is_settings && name.rsplit_once('.').is_some_and(has_extension)
 }
 
-/// Whether a file of this name is a report of any kind. Such a file is not run as a script.
+/// Whether a name has the extension of any report. Such a file is not run as a script.
 pub(super) fn is_any_report(name: &str) -> bool {
-    name.rsplit_once('.').is_some_and(|(_, end)| is_among(ENDS, &end.to_lowercase()))
+    name.rsplit_once('.').is_some_and(|(_, end)| is_among(EXTENSIONS, &end.to_lowercase()))
 }
 
-/// Refuses a file that an option writes, if its name does not say that it is a report: it could be code or settings.
-pub(super) fn check_report_name(option: &str, word: &PathWord) -> Verdict<()> {
-    let name = last(&word.path);
-    let hint = match word.place {
-        Place::Output(ends) if !is_report_name(name, ends) => {
-            format!("use a name that ends in .{}, and that is not one of settings", ends.replace(' ', ", ."))
+/// Refuses the file of an option that writes reports, if its name is not that of a report: it could be code or settings.
+pub(super) fn check_report_name(option: &str, word: &PathWord) -> Checked<()> {
+    let name = base_name(&word.path);
+    let hint = match word.role {
+        PathRole::Output(extensions) if !is_report_name(name, extensions) => {
+            format!(
+                "use a name that ends in .{} and is not that of a settings file",
+                extensions.replace(' ', ", .")
+            )
         }
-        Place::OutputDir if !is_among(DIRS, name) => {
-            format!("use a directory that is called {}", DIRS.replace(' ', ", "))
+        PathRole::OutputDir if !is_among(REPORT_DIRS, name) => {
+            format!("use a directory with one of these names: {}", REPORT_DIRS.replace(' ', ", "))
         }
         _ => return Ok(()),
     };
-    let reason =
-        format!("`{option}` may only write reports, and `{}` is not a name for one", shown(&word.path));
+    let reason = format!(
+        "`{option}` may only write reports, and `{}` is not the name of a report",
+        printable(&word.path)
+    );
     refuse(DecisionCode::PathProtected, BUILT_IN, reason, hint)
 }
 
-/// Whether evidence may be written there: below the working directory, under a name for evidence, over nothing but earlier evidence.
-pub(crate) fn check_evidence(file: &Path, cwd: &Path, home: &Path) -> Verdict<()> {
+/// Checks that evidence may be written there: below the working directory, with a name for evidence, replacing only earlier evidence.
+pub(crate) fn check_evidence(file: &Path, cwd: &Path, home: &Path) -> Checked<()> {
     let scope = Scope { cwd: cwd.to_owned(), dirs: Vec::new(), rule: "--evidence".into() };
-    let path = check_target(&text(file)?, &scope.roots())?;
-    let word = PathWord { path, place: Place::Output(EVIDENCE_ENDS), exists: false };
+    let path = check_target(&utf8(file)?, &scope.roots())?;
+    let word = PathWord { path, role: PathRole::Output(EVIDENCE_EXTENSIONS), exists: false };
     let found = resolve(cwd, &word.path);
-    check_place(&scope, &word, &found)?;
-    protect(&word, &found, cwd, home)?;
-    // A directory is an error of its own, which is found when the file is tried.
-    if !found.written.is_dir() && !is_report_name(last(&word.path), EVIDENCE_ENDS) {
-        let reason = format!("`{}` is not a name for evidence", shown(&word.path));
-        let hint =
-            "use a name that ends in .json, .log or .txt and is not one of settings, such as evidence.json";
+    check_location(&scope, &word, &found)?;
+    refuse_protected(&word, &found, cwd, home)?;
+    // `EvidenceFile::prepare` has a better error for a directory.
+    if !found.written.is_dir() && !is_report_name(base_name(&word.path), EVIDENCE_EXTENSIONS) {
+        let reason = format!("`{}` is not an allowed name for evidence", printable(&word.path));
+        let hint = "use a name that ends in .json, .log or .txt and is not that of a settings file, such as evidence.json";
         return refuse(DecisionCode::PathProtected, BUILT_IN, reason, hint);
     }
     if EvidenceFile::may_replace(&found.written) {
         return Ok(());
     }
-    let reason = format!("`{}` exists, and is not evidence that quell has written", word.path);
+    let reason = format!("`{}` exists and is not evidence that quell wrote", word.path);
     refuse(DecisionCode::PathProtected, BUILT_IN, reason, "choose another name, or remove the file")
 }
 
-/// Whether the runner may write there, if it may be that it does.
-pub(super) fn check_output(word: &PathWord, found: &Resolved, cwd: &Path, home: &Path) -> Verdict<()> {
-    if word.place == Place::Target {
+/// Checks a path that the runner may write to. Targets are not written.
+pub(super) fn check_output(word: &PathWord, found: &Resolved, cwd: &Path, home: &Path) -> Checked<()> {
+    if word.role == PathRole::Target {
         return Ok(());
     }
-    protect(word, found, cwd, home)?;
+    refuse_protected(word, found, cwd, home)?;
     let is_behind_link = found.written.starts_with(cwd) && found.real != found.written;
-    if word.place != Place::Here && is_behind_link {
-        let reason = format!("`{}` leads through a link", word.path);
+    if word.role != PathRole::Any && is_behind_link {
+        let reason = format!("the path `{}` contains a symbolic link", word.path);
         return refuse(DecisionCode::PathProtected, BUILT_IN, reason, "name the path without the link");
     }
     let Ok(there) = found.written.symlink_metadata() else { return Ok(()) };
-    let (problem, hint) = match word.place {
-        Place::OutputDir if !there.is_dir() => ("is not a directory", "choose another name"),
-        Place::OutputDir if !has_only_own_files(&found.written) => {
-            ("has links, or files with a second name, in it", "remove it, or choose another name")
+    let (problem, hint) = match word.role {
+        PathRole::OutputDir if !there.is_dir() => ("is not a directory", "choose another name"),
+        PathRole::OutputDir if !may_be_emptied(&found.written) => {
+            ("contains links, `.git` or `quell.toml`, or too many files", "remove it, or choose another name")
         }
-        // A file under a second name may be anything.
-        _ if there.is_file() && there.nlink() > 1 => ("has a second name", "choose another name"),
-        Place::Output(_) if !there.is_file() => ("is not a plain file", "choose another name"),
-        Place::Output(_) if !is_earlier_report(&found.written) => {
+        // Writing to a hard link changes another file.
+        _ if there.is_file() && there.nlink() > 1 => ("is a hard link", "choose another name"),
+        PathRole::Output(_) if !there.is_file() => ("is not a regular file", "choose another name"),
+        PathRole::Output(_) if !is_earlier_report(&found.written) => {
             ("is not an earlier report", "choose another name, or remove the file")
         }
         _ => return Ok(()),
@@ -144,51 +149,54 @@ pub(super) fn check_output(word: &PathWord, found: &Resolved, cwd: &Path, home: 
     refuse(DecisionCode::PathProtected, BUILT_IN, format!("`{}` exists and {problem}", word.path), hint)
 }
 
-/// Whether a runner that writes into the directory writes nowhere else.
-fn has_only_own_files(dir: &Path) -> bool {
-    let (mut ahead, mut seen) = (vec![dir.to_owned()], 0);
-    while let Some(dir) = ahead.pop() {
+/// Whether a runner may empty a directory: it contains only directories and files with one name, so that no other file is changed,
+/// and nothing of git's or of quell's settings.
+fn may_be_emptied(dir: &Path) -> bool {
+    let (mut pending, mut seen) = (vec![dir.to_owned()], 0);
+    while let Some(dir) = pending.pop() {
         for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {
             seen += 1;
             let Ok(there) = entry.metadata() else { return false };
-            if seen > MOST_FILES || !(there.is_dir() || there.is_file() && there.nlink() == 1) {
+            let is_protected = [".git", "quell.toml"].iter().any(|name| entry.file_name() == *name);
+            let is_plain = there.is_dir() || there.is_file() && there.nlink() == 1;
+            if seen > MAX_FILES || is_protected || !is_plain {
                 return false;
             }
-            ahead.extend(Some(entry.path()).filter(|_| there.is_dir()));
+            pending.extend(Some(entry.path()).filter(|_| there.is_dir()));
         }
     }
     true
 }
 
-/// Refuses to write what quell or git goes by, or a report in a directory such as .vscode, where tools find their settings.
-fn protect(word: &PathWord, found: &Resolved, cwd: &Path, home: &Path) -> Verdict<()> {
-    // A request may name another home than the one that commands of this user find.
+/// Refuses to write files of quell's or git's own, and reports in a directory such as .vscode, which has the settings of a tool.
+fn refuse_protected(word: &PathWord, found: &Resolved, cwd: &Path, home: &Path) -> Checked<()> {
+    // A request may name another home than the user's default one.
     let usual = quell_store::Home::find().map(|home| home.dir().to_owned());
     let is_in = |home: PathBuf| {
         let home = home.canonicalize().unwrap_or(home);
-        found.real.starts_with(&home) || word.place == Place::OutputDir && home.starts_with(&found.real)
+        found.real.starts_with(&home) || word.role == PathRole::OutputDir && home.starts_with(&found.real)
     };
     let below = found.real.strip_prefix(cwd).ok().and_then(Path::parent);
     let dirs = below.into_iter().flat_map(Path::components).map(|part| part.as_os_str().to_string_lossy());
-    let is_settings = |name: &str| name.starts_with('.') && !is_among(DIRS, name);
-    let whose =
+    let is_settings = |name: &str| name.starts_with('.') && !is_among(REPORT_DIRS, name);
+    let reader =
         if [home.to_owned()].into_iter().chain(usual).any(is_in) || Config::is_read_from(&found.real, cwd) {
             "quell itself"
         } else if found.real.components().any(|part| part.as_os_str() == ".git") {
             "git"
-        } else if word.place != Place::Here && dirs.into_iter().any(|name| is_settings(&name)) {
-            "some tool"
+        } else if word.role != PathRole::Any && dirs.into_iter().any(|name| is_settings(&name)) {
+            "a tool"
         } else {
             return Ok(());
         };
-    let reason = format!("`{}` is among the files that {whose} goes by", word.path);
-    refuse(DecisionCode::PathProtected, BUILT_IN, reason, "choose another name for what is written")
+    let reason = format!("`{}` is a file that {reader} reads or writes", word.path);
+    refuse(DecisionCode::PathProtected, BUILT_IN, reason, "choose another path for the output")
 }
 
-/// Whether a file is empty or an earlier report. A log is known by its name alone.
+/// Whether a file is empty or an earlier report. For a log the name is enough.
 fn is_earlier_report(path: &Path) -> bool {
     let mut bytes = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(LOOKED_AT).read_to_end(&mut bytes));
+    let read = File::open(path).and_then(|file| file.take(HEAD_BYTES).read_to_end(&mut bytes));
     let end = path.extension().map(|end| end.to_string_lossy().to_lowercase()).unwrap_or_default();
     read.is_ok() && (bytes.is_empty() || is_report(&end, &String::from_utf8_lossy(&bytes).to_lowercase()))
 }
@@ -199,7 +207,7 @@ fn is_report(end: &str, text: &str) -> bool {
         "log" => true,
         "xml" => text.contains("<testsuite") || text.contains("<coverage"),
         "html" => text.contains("<!doctype html") && text.contains("report"),
-        _ => BEGINNINGS.iter().any(|begin| bare.starts_with(begin)),
+        _ => REPORT_HEADS.iter().any(|begin| bare.starts_with(begin)),
     }
 }
 
@@ -208,11 +216,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_report_has_a_reports_name_and_not_one_of_a_script_or_of_settings() {
+    fn names_of_scripts_and_settings_are_not_names_of_reports() {
         for name in
             ["evidence.json", "a.b.txt", "pytest.log", "reports.json", "my-package.json", "config.json"]
         {
-            assert!(is_report_name(name, EVIDENCE_ENDS), "{name}");
+            assert!(is_report_name(name, EVIDENCE_EXTENSIONS), "{name}");
         }
         for name in [
             "run.sh",
@@ -241,12 +249,28 @@ mod tests {
             "x.xml",
             "",
         ] {
-            assert!(!is_report_name(name, EVIDENCE_ENDS), "{name}");
+            assert!(!is_report_name(name, EVIDENCE_EXTENSIONS), "{name}");
         }
     }
 
     #[test]
-    fn an_earlier_report_is_known_and_nothing_else_is_taken_for_one() {
+    fn a_directory_with_settings_or_links_may_not_be_emptied() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let below = dir.path().join("a/b");
+        fs::create_dir_all(&below).expect("mkdir");
+        fs::write(below.join("report.xml"), "").expect("a file");
+        assert!(may_be_emptied(dir.path()));
+        for name in [".git", "quell.toml"] {
+            fs::write(below.join(name), "").expect("a file");
+            assert!(!may_be_emptied(dir.path()), "{name}");
+            fs::remove_file(below.join(name)).expect("removed");
+        }
+        fs::hard_link(below.join("report.xml"), below.join("other.xml")).expect("a link");
+        assert!(!may_be_emptied(dir.path()), "a hard link");
+    }
+
+    #[test]
+    fn an_earlier_report_is_recognized() {
         for (end, text, expected) in [
             ("xml", "<?xml version=\"1.0\"?><testsuites><testsuite name=\"x\">", true),
             ("xml", "<coverage version=\"7\">", true),

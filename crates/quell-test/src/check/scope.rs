@@ -1,68 +1,68 @@
-//! The directories that targets have to be in, and whether a path is where it may be.
+//! The directories that targets must be in, and the check of a path against them on disk.
 
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use quell_guard::{BUILT_IN, DecisionCode, GUIDE, TestPolicy};
 
-use super::path::{Root, check_target, shown};
-use super::{Verdict, refuse, text};
+use super::path::{Root, check_target, printable};
+use super::{Checked, refuse, utf8};
 use crate::TestPlan;
 
-/// Directories that targets have to be in.
+/// The directories that targets must be in.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scope {
-    /// The working directory, without links.
+    /// The working directory, with links resolved.
     pub cwd: PathBuf,
-    /// Each directory as it is written, and without links. Empty: everything below the working directory.
+    /// Each directory as written, and with links resolved. Empty: everything below the working directory.
     pub dirs: Vec<(PathBuf, PathBuf)>,
-    /// The key or option that they come from.
+    /// The setting or option that they come from.
     pub rule: String,
 }
 
-/// Where a path has to be.
+/// What a path is for, and so where it must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// Below the scope: it names tests.
+pub(crate) enum PathRole {
+    /// It names tests. Must be in the scope.
     Target,
-    /// Below the working directory or the scope.
-    Here,
-    /// The same, and the runner writes a file there whose name ends in one of these.
+    /// Anything else that is named. Must be in the scope or below the working directory.
+    Any,
+    /// A file that the runner writes, and its allowed extensions. In the scope or below the working directory.
     Output(&'static str),
-    /// The same, and the runner fills a directory there. It may empty it first.
+    /// A directory that the runner writes to, and may empty first. In the scope or below the working directory.
     OutputDir,
 }
 
-/// A word, or a part of one, that is a path.
+/// A path in a word of the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PathWord {
     /// In its plain form; empty for the working directory.
     pub path: String,
-    pub place: Place,
-    /// Whether it has to exist.
+    pub role: PathRole,
+    /// Whether it must exist.
     pub exists: bool,
 }
 
-/// Where a path leads.
+/// A path on disk.
 #[derive(Clone, Debug)]
 pub(crate) struct Resolved {
-    /// As it is written, below the working directory.
+    /// As written, made absolute.
     pub written: PathBuf,
-    /// Without links. If it does not exist: the nearest directory above it that does, and the rest.
+    /// With links resolved. If it does not exist: the nearest existing directory above it, and the rest.
     pub real: PathBuf,
     pub exists: bool,
 }
 
 impl Scope {
-    /// The scope of the policy, and in it that of the command line.
-    pub fn of(policy: &TestPolicy, plan: &TestPlan, cwd: &Path) -> Verdict<Self> {
+    /// The scope of the command line, which must be inside that of the policy; without one, that of the policy.
+    pub fn of(policy: &TestPolicy, plan: &TestPlan, cwd: &Path) -> Checked<Self> {
         let mut all = Self { cwd: cwd.to_owned(), dirs: Vec::new(), rule: "guard.test.scope".into() };
         for written in &policy.scope {
-            // A policy may use an absolute path, which a caller may not.
+            // A policy may use any absolute path, a caller may not.
             let path = cwd.join(written.trim_start_matches("./").trim_end_matches('/'));
             let path = if written.starts_with('/') { PathBuf::from(written) } else { path };
             let path: PathBuf = path.components().filter(|part| *part != Component::CurDir).collect();
-            // A directory that does not exist has nothing in it, and allows nothing.
+            // A directory that does not exist allows nothing.
             let real = path.canonicalize().unwrap_or_else(|_| path.clone());
             if !written.starts_with('/') && path.exists() && !real.starts_with(cwd) {
                 return leads_out(written, &all.rule);
@@ -74,14 +74,14 @@ impl Scope {
         }
         let mut narrow = Self { dirs: Vec::new(), rule: "--scope".into(), ..all.clone() };
         for given in &plan.scope {
-            let given = with_slashes(&text(given)?, cwd);
+            let given = with_slashes(&utf8(given)?, cwd);
             let path = check_target(&given, &all.roots())?;
-            let word = PathWord { path, place: Place::Target, exists: true };
+            let word = PathWord { path, role: PathRole::Target, exists: true };
             let found = resolve(cwd, &word.path);
-            check_place(&all, &word, &found)?;
+            check_location(&all, &word, &found)?;
             if !found.real.is_dir() {
                 let reason = format!("`{}` is not a directory", word.path);
-                let hint = "give the directory that has the targets";
+                let hint = "name the directory that contains the targets";
                 return refuse(DecisionCode::PathMissing, "--scope", reason, hint);
             }
             narrow.dirs.push((found.written, found.real));
@@ -94,42 +94,42 @@ impl Scope {
         !self.dirs.is_empty()
     }
 
-    /// Whether it leaves out something below the working directory, so that targets have to be named.
+    /// Whether a part of the working directory is outside the scope, so that targets must be named.
     pub fn is_narrow(&self) -> bool {
         self.is_set() && !self.dirs.iter().any(|(_, real)| self.cwd.starts_with(real))
     }
 
-    /// Whether a path without links is in it.
-    pub fn has(&self, path: &Path) -> bool {
+    /// Whether a resolved path is in the scope.
+    pub fn contains(&self, path: &Path) -> bool {
         !self.is_set() && path.starts_with(&self.cwd)
             || self.dirs.iter().any(|(_, real)| path.starts_with(real))
     }
 
-    /// Whether an existing path leads into it.
-    pub fn has_file(&self, path: &Path) -> bool {
-        path.canonicalize().is_ok_and(|real| self.has(&real))
+    /// Whether a path exists and leads into the scope.
+    pub fn contains_file(&self, path: &Path) -> bool {
+        path.canonicalize().is_ok_and(|real| self.contains(&real))
     }
 
-    /// Whether a path without links is in it or below the working directory.
-    pub fn is_here(&self, path: &Path) -> bool {
-        path.starts_with(&self.cwd) || self.has(path)
+    /// Whether a resolved path is in the scope or below the working directory.
+    pub fn contains_or_cwd(&self, path: &Path) -> bool {
+        path.starts_with(&self.cwd) || self.contains(path)
     }
 
-    /// What absolute paths may begin with: the working directory, also as the shell calls it, and the scope.
+    /// The directories that an absolute path may be in: the working directory, also by its name in PWD, and the scope.
     pub fn roots(&self) -> Vec<Root> {
         let root = |path: &Path, plain: &Path| {
             Some(Root { path: path.to_str()?.to_owned(), plain: plain.to_str()?.to_owned() })
         };
-        let called = std::env::var_os("PWD").map(PathBuf::from);
-        let called = called.filter(|dir| dir.canonicalize().is_ok_and(|real| real == self.cwd));
-        let here = [Some(self.cwd.clone()), called].into_iter().flatten();
-        let here = here.filter_map(|dir| root(&dir, Path::new("")));
+        let pwd = std::env::var_os("PWD").map(PathBuf::from);
+        let pwd = pwd.filter(|dir| dir.canonicalize().is_ok_and(|real| real == self.cwd));
+        let cwd = [Some(self.cwd.clone()), pwd].into_iter().flatten();
+        let cwd = cwd.filter_map(|dir| root(&dir, Path::new("")));
         let dirs = self.dirs.iter().flat_map(|(written, real)| [written, real]);
-        here.chain(dirs.filter_map(|dir| root(dir, dir))).collect()
+        cwd.chain(dirs.filter_map(|dir| root(dir, dir))).collect()
     }
 
-    /// The directories as people read them; none for the working directory.
-    pub fn shown(&self) -> Vec<String> {
+    /// The directories relative to the working directory. Empty if there is no scope.
+    pub fn display_dirs(&self) -> Vec<String> {
         let name = |dir: &Path| {
             let short = dir.strip_prefix(&self.cwd).unwrap_or(dir);
             if short.as_os_str().is_empty() { ".".into() } else { short.display().to_string() }
@@ -137,13 +137,13 @@ impl Scope {
         self.dirs.iter().map(|(written, _)| name(written)).collect()
     }
 
-    /// The same in one text.
-    pub fn words(&self) -> String {
-        if self.is_set() { self.shown().join(", ") } else { "the working directory".into() }
+    /// The same for messages.
+    pub fn describe(&self) -> String {
+        if self.is_set() { self.display_dirs().join(", ") } else { "the working directory".into() }
     }
 }
 
-fn leads_out<T>(written: &str, rule: &str) -> Verdict<T> {
+fn leads_out<T>(written: &str, rule: &str) -> Checked<T> {
     if Path::new(written).components().any(|part| part == Component::ParentDir) {
         let reason = format!("the scope `{written}` leads out of the working directory");
         return refuse(DecisionCode::PathTraversal, rule, reason, "write it as an absolute path");
@@ -152,7 +152,7 @@ fn leads_out<T>(written: &str, rule: &str) -> Verdict<T> {
     refuse(DecisionCode::PathSymlinkEscape, rule, reason, "make it a directory")
 }
 
-/// Turns backslashes into slashes if only then the path exists. Here a backslash may be part of a name.
+/// Replaces backslashes by slashes if the path exists only then. On Linux a backslash can be part of a name.
 pub(crate) fn with_slashes(path: &str, cwd: &Path) -> String {
     let exists = |path: &str| cwd.join(path).symlink_metadata().is_ok();
     let turned = path.replace('\\', "/");
@@ -160,10 +160,10 @@ pub(crate) fn with_slashes(path: &str, cwd: &Path) -> String {
     if turns && exists(turned.trim_end_matches("/...")) { turned } else { path.to_owned() }
 }
 
-/// Where a path leads. A link without a target leads to `/`: it is not known what will be there.
+/// Resolves a path. A broken link resolves to `/`, as its target may be created anywhere.
 pub(crate) fn resolve(cwd: &Path, path: &str) -> Resolved {
     let written = if path.is_empty() { cwd.to_owned() } else { cwd.join(path) };
-    // None if nothing is there; no path in it if it can't be known what is there.
+    // `None` if nothing exists there; `Some(None)` if something does that can't be resolved.
     let real = |above: &Path| match above.canonicalize() {
         Ok(real) => Some(Some(real)),
         Err(error) if error.kind() == io::ErrorKind::NotFound && above.symlink_metadata().is_err() => None,
@@ -180,23 +180,23 @@ pub(crate) fn resolve(cwd: &Path, path: &str) -> Resolved {
     }
 }
 
-/// Whether a path is where it has to be.
-pub(crate) fn check_place(scope: &Scope, word: &PathWord, found: &Resolved) -> Verdict<()> {
-    let name = if word.path.is_empty() { ".".into() } else { shown(&word.path) };
-    let is_target = word.place == Place::Target;
-    let is_in = |path: &Path| if is_target { scope.has(path) } else { scope.is_here(path) };
+/// Checks that a path is where its role requires, as written and with links resolved.
+pub(crate) fn check_location(scope: &Scope, word: &PathWord, found: &Resolved) -> Checked<()> {
+    let name = if word.path.is_empty() { ".".into() } else { printable(&word.path) };
+    let is_target = word.role == PathRole::Target;
+    let is_in = |path: &Path| if is_target { scope.contains(path) } else { scope.contains_or_cwd(path) };
     let is_written_in = scope.dirs.iter().any(|(written, _)| found.written.starts_with(written));
     if !is_written_in && !is_in(&found.written) {
-        let reason = format!("`{name}` is not below {}", scope.words());
+        let reason = format!("`{name}` is not below {}", scope.describe());
         let hint = format!("choose a path below it, or change {}; {GUIDE}", scope.rule);
         return refuse(DecisionCode::PathOutsideScope, &scope.rule, reason, hint);
     }
     if word.exists && !found.exists {
-        let hint = "check how it is written, and the working directory";
+        let hint = "check the spelling and the working directory";
         return refuse(DecisionCode::PathMissing, BUILT_IN, format!("`{name}` does not exist"), hint);
     }
     if !is_in(&found.real) {
-        let reason = format!("`{name}` leads out of {} through a link", scope.words());
+        let reason = format!("`{name}` leads out of {} through a link", scope.describe());
         let hint = "name the path without the link";
         return refuse(DecisionCode::PathSymlinkEscape, &scope.rule, reason, hint);
     }

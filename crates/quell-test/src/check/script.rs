@@ -1,22 +1,22 @@
-//! Commands that are not known runners, with a scope: a script in the scope, or a program that the policy lists.
+//! Checks commands that are not known runners, with a scope: scripts in the scope, and programs that the policy lists.
 
 use quell_guard::{BUILT_IN, DecisionCode, GUIDE};
 
-use super::command::{bare, last, not_a_runner, not_tests};
+use super::command::{base_name, not_a_runner, not_tests, program_name};
 use super::options::{Rules, is_among};
-use super::path::shown;
+use super::path::printable;
 use super::reports::is_any_report;
-use super::scope::{PathWord, Place, resolve};
-use super::{Verdict, refuse};
+use super::scope::{PathRole, PathWord, resolve};
+use super::{Checked, refuse};
 
-/// Programs that run a script, and the letters of flags that don't change what is run.
+/// Programs that run a script, and the flags that don't change what is run.
 const INTERPRETERS: &[(&str, &str)] =
     &[("sh bash dash ksh zsh", "efuvx"), ("python", "bBdEIOqsSuv"), ("node ruby perl", "")];
 
-/// The paths of a command. Of words that are not known those count that have a slash or that name something.
-pub(super) fn script_paths(words: &[String], rules: &Rules<'_>) -> Verdict<Vec<PathWord>> {
+/// The paths in a command. A word is a path if it has a slash or names an existing file.
+pub(super) fn script_paths(words: &[String], rules: &Rules<'_>) -> Checked<Vec<PathWord>> {
     let Some((program, rest)) = words.split_first() else { return Ok(Vec::new()) };
-    let name = bare(program);
+    let name = program_name(program);
     if is_among("cargo go", name) {
         return not_tests(name);
     }
@@ -30,7 +30,7 @@ pub(super) fn script_paths(words: &[String], rules: &Rules<'_>) -> Verdict<Vec<P
             };
             let at = rest.iter().take_while(is_flag).count();
             let script =
-                rest.get(at).filter(|script| !script.starts_with('-') && !is_any_report(last(script)));
+                rest.get(at).filter(|script| !script.starts_with('-') && !is_any_report(base_name(script)));
             let Some(script) = script else { return not_a_script(program, rest.get(at)) };
             (vec![check_script(script, rules)?], &rest[at + 1..])
         }
@@ -43,10 +43,11 @@ pub(super) fn script_paths(words: &[String], rules: &Rules<'_>) -> Verdict<Vec<P
                 // `--dir=../x`, `-C../x`.
                 let glued = option.get(1..).filter(|_| !option.starts_with('-')).unwrap_or_default();
                 let value = option.split_once('=').map_or(glued, |(_, value)| value);
-                found.extend(rules.possible_path(word, value)?);
+                let path = rules.possible_path(word, value)?;
+                found.extend(path.map(|path| PathWord { role: PathRole::Target, ..path }));
             }
             None if word.contains(['/', '\\']) || rules.exists(word) => {
-                found.push(rules.path(word, Place::Target, true)?);
+                found.push(rules.path(word, PathRole::Target, true)?);
             }
             None => {}
         }
@@ -54,29 +55,28 @@ pub(super) fn script_paths(words: &[String], rules: &Rules<'_>) -> Verdict<Vec<P
     Ok(found)
 }
 
-/// Refuses a script that is a link to a report: a report has words of the caller's in it.
-fn check_script(script: &str, rules: &Rules<'_>) -> Verdict<PathWord> {
-    let word = rules.path(script, Place::Target, true)?;
+/// Refuses a script that is a link to a report: the caller can have its own text written into a report.
+fn check_script(script: &str, rules: &Rules<'_>) -> Checked<PathWord> {
+    let word = rules.path(script, PathRole::Target, true)?;
     let found = resolve(&rules.scope.cwd, &word.path);
     let [written, real] = [&found.written, &found.real].map(|path| path.file_name().unwrap_or_default());
     if written != real && is_any_report(&real.to_string_lossy()) {
-        let reason = format!("`{}` is a link to a report, and reports are not run", word.path);
+        let reason = format!("`{}` is a link to a report, and reports can't be run", word.path);
         return refuse(DecisionCode::CommandNotAllowed, BUILT_IN, reason, "run the script itself");
     }
     Ok(word)
 }
 
-/// Refuses an interpreter that is told something else than to run a script.
-fn not_a_script<T>(program: &str, word: Option<&String>) -> Verdict<T> {
-    let instead = word.map_or_else(|| "nothing".into(), |word| format!("`{}`", shown(word)));
+/// Refuses an interpreter that is not told to run a script in the scope.
+fn not_a_script<T>(program: &str, word: Option<&String>) -> Checked<T> {
+    let instead = word.map_or_else(|| "nothing".into(), |word| format!("`{}`", printable(word)));
     let reason = format!(
-        "with a scope `{}` runs a script that is in the scope and is not called like a report; here {instead} stands \
-         in its place",
-        shown(program)
+        "with a scope `{}` must run a script in the scope whose name is not that of a report, but {instead} was given",
+        printable(program)
     );
     let hint = format!(
-        "write the script behind plain flags, or call a known runner; only a program in guard.test.commands of the \
-         file that has the scope, or of a stronger one, may be told anything; {GUIDE}"
+        "put the script after plain flags, or call a known runner; other arguments need the program in \
+         guard.test.commands of the file that sets the scope, or of a stronger one; {GUIDE}"
     );
     refuse(DecisionCode::CommandNotAllowed, "guard.test.commands", reason, hint)
 }

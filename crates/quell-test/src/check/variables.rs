@@ -1,19 +1,19 @@
-//! Variables by which a runner, its language or its loader can be made to load code, to choose other tests, or to write files.
+//! Environment variables that make a runner, its language or its loader load code, choose other tests, or write files.
 
 use quell_guard::matches;
 
-/// Test runs with a scope don't get them. No such list is complete: every other variable is passed on. Homes of tools (HOME,
-/// CARGO_HOME, RUSTUP_HOME) and PATH are not here, as most runners don't work without them.
+/// Variables that are removed for test runs with a scope. The list can't be complete: every other variable is passed on. Variables that say
+/// where tools are installed (PATH, HOME, CARGO_HOME, RUSTUP_HOME, PYENV_ROOT) are not listed, as most runners don't work without them.
 const REFUSED: &str = "\
     *_PRELOAD *_WRAPPER *_OPTIONS *_BINARY *_BINARY_PATH *_LIBRARY_PATH *_PLUGIN_PATH *_CREDENTIAL_PROVIDER* \
-    *_RUSTFLAGS *_EXEC_PATH *_SSH_COMMAND *_STARTUP_HOOKS \
+    *_RUSTFLAGS *_EXEC_PATH *_SSH_COMMAND *_STARTUP_HOOKS *_HOOK_PATH \
     GCONV_PATH LOCPATH NLSPATH GLIBC_TUNABLES OPENSSL_* KRB5_CONFIG SASL_PATH GTK_MODULES GTK_PATH GIO_* \
     BASHOPTS ENV SHELLOPTS PS4 PROMPT_COMMAND ZDOTDIR FPATH \
     CC CXX AR LD CPP CC_* CXX_* AR_* CFLAGS CXXFLAGS CPPFLAGS LDFLAGS HOST_CC TARGET_CC COMPILER_PATH \
     CPATH C_INCLUDE_PATH CPLUS_INCLUDE_PATH LIBRARY_PATH GCC_* CCACHE_* CMAKE_* PKG_CONFIG* \
     MAKEFILES MAKEFLAGS GNUMAKEFLAGS MFLAGS \
     COVERAGE_* COV_CORE_* HYPOTHESIS_STORAGE_DIRECTORY PIP_* \
-    CARGO RUSTC RUSTC_* RUSTDOC RUSTDOCFLAGS RUSTFLAGS RUSTUP_TOOLCHAIN NEXTEST_* \
+    CARGO RUSTC RUSTC_* RUSTDOC RUSTDOCFLAGS RUSTFLAGS NEXTEST_* \
     GCCGO GOAUTH GOCACHEPROG GOENV GOFLAGS GOPACKAGESDRIVER GOROOT GOTOOLCHAIN GOTOOLDIR GOVCS GOWORK \
     GOCACHE GOCOVERDIR GOINSECURE GOMODCACHE GONOPROXY GONOSUMCHECK GONOSUMDB GOPATH GOPRIVATE GOPROXY GOSUMDB GOTMPDIR \
     GO_EXTLINK_ENABLED RUST_TARGET_PATH _ARGCOMPLETE* \
@@ -22,8 +22,8 @@ const REFUSED: &str = "\
     LLVM_PROFILE_FILE GCOV_* GMON_OUT_PREFIX MALLOC_TRACE SEGFAULT_OUTPUT_NAME SSLKEYLOGFILE \
     CLASSPATH PERL* RUBYLIB RUBYOPT GEM_PATH BUNDLE_* LUA_* PHPRC PHP_INI_SCAN_DIR CORECLR_* COR_*";
 
-/// Variables that begin with one of these are refused as well, but for those that are listed behind it.
-const FAMILIES: [(&str, &str); 8] = [
+/// Prefixes of variables that are removed as well, each with the exceptions that are passed on.
+const PREFIXES: &[(&str, &str)] = &[
     ("PYTEST_", "PYTEST_ADDOPTS PYTEST_DISABLE_PLUGIN_AUTOLOAD PYTEST_XDIST_AUTO_NUM_WORKERS"),
     (
         "PYTHON",
@@ -41,23 +41,46 @@ const FAMILIES: [(&str, &str); 8] = [
     ("LD_", ""),
     ("GIT_", "GIT_AUTHOR_* GIT_COMMITTER_* GIT_BRANCH GIT_COMMIT GIT_PREVIOUS_* GIT_TERMINAL_PROMPT GIT_URL"),
     ("UV_", "UV_CACHE_DIR UV_FROZEN UV_LINK_MODE UV_LOCKED UV_NO_CACHE UV_NO_PROGRESS UV_NO_SYNC UV_OFFLINE"),
+    ("RUSTUP_", "RUSTUP_HOME RUSTUP_TERM_COLOR"),
+    (
+        "PIPENV_",
+        "PIPENV_ACTIVE PIPENV_CACHE_DIR PIPENV_IGNORE_VIRTUALENVS PIPENV_VENV_IN_PROJECT PIPENV_VERBOSITY",
+    ),
+    ("PDM_", "PDM_CACHE_DIR PDM_CHECK_UPDATE PDM_IGNORE_SAVED_PYTHON PDM_NON_INTERACTIVE"),
+    (
+        "POETRY_",
+        "POETRY_ACTIVE POETRY_CACHE_DIR POETRY_HOME POETRY_HTTP_BASIC_* POETRY_NO_INTERACTION POETRY_PYPI_TOKEN_* \
+         POETRY_VERSION POETRY_VIRTUALENVS_CREATE POETRY_VIRTUALENVS_IN_PROJECT",
+    ),
+    ("HATCH_", "HATCH_CACHE_DIR HATCH_DATA_DIR HATCH_QUIET HATCH_VERBOSE"),
+    ("COREPACK_", "COREPACK_ENABLE_* COREPACK_HOME"),
+    ("BUN_", "BUN_INSTALL"),
+    ("ASDF_", "ASDF_DATA_DIR ASDF_DIR"),
+    ("MISE_", "MISE_CACHE_DIR MISE_DATA_DIR MISE_SHELL"),
+    ("PYENV_", "PYENV_ROOT PYENV_SHELL PYENV_VIRTUALENV_INIT"),
+    ("RBENV_", "RBENV_ROOT RBENV_SHELL"),
+    ("NODENV_", "NODENV_ROOT NODENV_SHELL"),
+    ("GOENV_", "GOENV_ROOT GOENV_SHELL"),
 ];
 
-/// Variables by which programs, and the settings and packages of tools, are found.
-const PLACES: &str = "\
-    PATH HOME *_HOME GOPATH GOCACHE GOMODCACHE VIRTUAL_ENV CONDA_* PYENV_* XDG_* QUELL_*";
+/// Variables that say where programs, and the settings and packages of tools, are. Those of wrappers and version managers are all among them.
+const LOCATIONS: &str = "\
+    PATH HOME *_HOME GOPATH GOCACHE GOMODCACHE VIRTUAL_ENV CONDA_* XDG_* QUELL_* RUSTUP_* \
+    UV_* PIPENV_* PDM_* POETRY_* HATCH_* RYE_* COREPACK_* BUN_* \
+    ASDF_* MISE_* PYENV_* RBENV_* NODENV_* GOENV_* NVM_* FNM_* VOLTA_*";
 
-/// Whether a variable says where a runner finds what it needs. A command line may not change that where there is a scope.
-pub(super) fn leads_elsewhere(name: &str) -> bool {
-    PLACES.split_whitespace().any(|pattern| matches(pattern, name))
+/// Whether a variable says where a runner finds its programs and settings. With a scope, `env NAME=VALUE` may not set it.
+pub(super) fn locates_programs(name: &str) -> bool {
+    LOCATIONS.split_whitespace().any(|pattern| matches(pattern, name))
 }
 
-/// Whether a variable can make a runner load code from anywhere, choose other tests, or write a file that the variable names.
+/// Whether a variable can make a runner load code, choose other tests, or write a file.
 pub(super) fn is_runner_variable(name: &str) -> bool {
     let fits = |list: &str| list.split_whitespace().any(|pattern| matches(pattern, name));
-    // npm ignores case in these.
-    let npm = name.get(..11).is_some_and(|start| start.eq_ignore_ascii_case("npm_config_"));
-    npm || fits(REFUSED) || FAMILIES.iter().any(|(family, kept)| name.starts_with(family) && !fits(kept))
+    // npm ignores case in these. pnpm has them with its own name, too.
+    let rest = name.strip_prefix(['p', 'P']).filter(|rest| rest.starts_with(['n', 'N'])).unwrap_or(name);
+    let npm = rest.get(..11).is_some_and(|start| start.eq_ignore_ascii_case("npm_config_"));
+    npm || fits(REFUSED) || PREFIXES.iter().any(|(family, kept)| name.starts_with(family) && !fits(kept))
 }
 
 #[cfg(test)]
@@ -65,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_can_name_code_is_kept_from_tests_and_the_rest_is_not() {
+    fn variables_that_can_load_code_are_known() {
         for name in [
             "PYTEST_PLUGINS",
             "PYTEST_DEBUG_TEMPROOT",
@@ -124,6 +147,24 @@ mod tests {
             "PKG_CONFIG",
             "PKG_CONFIG_PATH",
             "Npm_Config_Script_Shell",
+            "pnpm_config_script_shell",
+            "PYENV_HOOK_PATH",
+            "PYENV_VERSION",
+            "RBENV_HOOK_PATH",
+            "NODENV_HOOK_PATH",
+            "PLENV_HOOK_PATH",
+            "RUSTUP_DIST_SERVER",
+            "PIPENV_PIPFILE",
+            "PIPENV_DOTENV_LOCATION",
+            "PDM_PROJECT",
+            "POETRY_CONFIG_DIR",
+            "POETRY_VIRTUALENVS_PATH",
+            "HATCH_CONFIG",
+            "COREPACK_ROOT",
+            "COREPACK_NPM_REGISTRY",
+            "ASDF_CONFIG_FILE",
+            "ASDF_PYTHON_VERSION",
+            "MISE_ENV_FILE",
             "JAVA_TOOL_OPTIONS",
             "_JAVA_OPTIONS",
             "DOTNET_STARTUP_HOOKS",
@@ -152,6 +193,13 @@ mod tests {
             "CARGO_HOME",
             "CARGO_TERM_COLOR",
             "RUSTUP_HOME",
+            "PYENV_ROOT",
+            "ASDF_DATA_DIR",
+            "NVM_DIR",
+            "VOLTA_HOME",
+            "POETRY_CACHE_DIR",
+            "COREPACK_ENABLE_DOWNLOAD_PROMPT",
+            "PN",
             "RUST_BACKTRACE",
             "GOOGLE_API_KEY",
             "NODE_ENV",

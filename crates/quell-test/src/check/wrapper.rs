@@ -1,13 +1,13 @@
-//! What may stand before a runner where there is a scope: wrappers with options that are known to be harmless, and flags of Python's.
+//! Checks the words before a runner, with a scope: wrappers with options that are known to be harmless, and flags of Python.
 
-use super::Verdict;
-use super::command::{TestCommand, bare, last, not_a_runner, not_tests};
-use super::options::{Rules, is_among, misleads};
-use super::path::shown;
-use super::variables::{is_runner_variable, leads_elsewhere};
-use crate::runners::{Runner, is_official};
+use super::Checked;
+use super::command::{TestCommand, base_name, not_a_runner, not_tests, program_name};
+use super::options::{Rules, ambiguous, is_among};
+use super::path::printable;
+use super::variables::{is_runner_variable, locates_programs};
+use crate::runners::{Runner, is_official_toolchain};
 
-/// A program that runs the command behind its own words. With a scope only these words may stand there.
+/// A program that runs the command after its own arguments, and the arguments that are allowed with a scope.
 struct Wrapper {
     name: &'static str,
     verbs: &'static str,
@@ -46,71 +46,102 @@ const WRAPPERS: &[Wrapper] = &[
     Wrapper { name: "pnpm", verbs: "exec dlx", flags: NPM, values: "" },
 ];
 
-/// Wrappers that can download what they run.
-const FETCHING: &str = "uvx npx npm bun bunx yarn pnpm";
+/// Wrappers that can download the package that they run.
+const DOWNLOADERS: &str = "uvx npx npm bun bunx yarn pnpm";
 
-fn named(name: &str) -> Option<&'static Wrapper> {
+fn wrapper(name: &str) -> Option<&'static Wrapper> {
     WRAPPERS.iter().find(|wrapper| wrapper.name == name)
 }
 
-/// Whether a program runs the command behind its own words.
+/// Whether a program runs the command after its own arguments.
 pub(super) fn is_wrapper(name: &str) -> bool {
-    named(name).is_some()
+    wrapper(name).is_some()
 }
 
-/// Checks every word before those of the runner. Returns the places of the words that name programs: wrappers, then the runner.
+/// Refuses `setsid` without `-w`: it forks and exits with 0 at once, so that its exit code is not that of the tests.
+pub(super) fn refuse_early_exit(command: &TestCommand, words: &[String]) -> Checked<()> {
+    if !words.first().is_some_and(|word| is_wrapper(program_name(word))) {
+        return Ok(());
+    }
+    let end = if command.runner == Runner::Other { words.len() } else { command.runner_index };
+    let waits = |word: &String| {
+        let letters = word.strip_prefix('-').unwrap_or_default();
+        word == "--wait" || !letters.starts_with('-') && letters.contains('w')
+    };
+    for (at, _) in words[..end].iter().enumerate().filter(|(_, word)| program_name(word) == "setsid") {
+        if !words[at + 1..].iter().take_while(|word| word.starts_with('-')).any(waits) {
+            let reason = "`setsid` may exit before the tests end, and its exit code is not theirs";
+            return ambiguous(reason, "write `setsid -w`, or leave it out");
+        }
+    }
+    Ok(())
+}
+
+/// Checks every word before the runner. Returns the indexes of the words that name programs: wrappers, then the runner.
 pub(super) fn check_wrappers(
     command: &TestCommand,
     words: &[String],
     rules: &Rules<'_>,
-) -> Verdict<Vec<usize>> {
+) -> Checked<Vec<usize>> {
     let mut programs = Vec::new();
     let mut at = 0;
-    while at < command.at {
+    while at < command.runner_index {
         programs.push(at);
-        let (mut name, mut own) = (bare(&words[at]), at + 1);
+        let (mut name, mut own) = (program_name(&words[at]), at + 1);
         // `python -m coverage run` is `coverage run`.
-        if let Some((place, module)) = python_module(words, at).filter(|(_, module)| *module == "coverage") {
-            (name, own) = (module, place + 1);
+        if let Some((index, module)) = python_module(words, at).filter(|(_, module)| *module == "coverage") {
+            (name, own) = (module, index + 1);
         }
-        let Some(wrapper) = named(name) else { return not_a_runner(&words[at]) };
+        let Some(wrapper) = wrapper(name) else { return not_a_runner(&words[at]) };
         at = wrapper.skip(words, own, rules)?;
     }
-    let Some(runner) = words.get(command.at) else { return Ok(programs) };
-    // A wrapper reads what looked like a runner as a word of its own.
-    if at != command.at {
+    let Some(runner) = words.get(command.runner_index) else { return Ok(programs) };
+    // A wrapper reads the word that looks like a runner as one of its own arguments.
+    if at != command.runner_index {
         return not_a_runner(runner);
     }
-    if let Some(&first) = programs.iter().find(|at| is_among(FETCHING, bare(&words[**at]))) {
-        let stands_before = programs.last() == Some(&first);
-        check_fetched(command.runner, &words[first..=command.at], stands_before)?;
+    if let Some(&first) = programs.iter().find(|at| is_among(DOWNLOADERS, program_name(&words[**at]))) {
+        if programs.last() != Some(&first) {
+            return any_package(&words[first], runner);
+        }
+        check_package(command.runner, &words[first..=command.runner_index])?;
     }
-    programs.push(command.at);
-    let toolchain = words.get(command.call).and_then(|word| word.strip_prefix('+'));
-    if let Some(name) = toolchain.filter(|name| command.runner.is_cargo() && !is_official(name)) {
-        let reason = format!("the toolchain `+{}` can be any program", shown(name));
-        return misleads(reason, "use an official name such as +stable or +1.85, or leave it out");
+    programs.push(command.runner_index);
+    let toolchain = words.get(command.args_start).and_then(|word| word.strip_prefix('+'));
+    if let Some(name) = toolchain.filter(|name| command.runner.is_cargo() && !is_official_toolchain(name)) {
+        let reason = format!("the toolchain `+{}` can be any program", printable(name));
+        return ambiguous(reason, "use an official name such as +stable or +1.85, or leave it out");
     }
     Ok(programs)
 }
 
 impl Wrapper {
-    /// Where the command begins that stands behind its words.
-    fn skip(&self, words: &[String], first: usize, rules: &Rules<'_>) -> Verdict<usize> {
+    /// The index of the command after its own arguments, which begin at `first`.
+    fn skip(&self, words: &[String], first: usize, rules: &Rules<'_>) -> Checked<usize> {
         let mut at = first;
         let mut is_timed = self.name != "timeout";
         while let Some(word) = words.get(at) {
             let (option, value) = word.split_once('=').map_or((word.as_str(), None), |(o, v)| (o, Some(v)));
             at += match () {
                 () if word == "--" => return Ok(at + 1),
-                // A module of Python's is named behind it.
+                // A Python module follows.
                 () if word == "-m" && is_among("coverage uv", self.name) => return Ok(at),
-                () if is_among(self.values, option) => 1 + usize::from(value.is_none()),
+                () if is_among(self.values, option) => {
+                    let text = value.or(words.get(at + 1).map(String::as_str)).unwrap_or_default();
+                    let both = format!("{option} {text}");
+                    // To find a module with a dot in its name, coverage imports the package.
+                    let imports =
+                        option == "--source" && text.split(',').any(|s| s != "." && s.contains('.'));
+                    if imports && !rules.allows(option) && !rules.allows(&both) {
+                        return rules.refuse_option(&both, self.name);
+                    }
+                    1 + usize::from(value.is_none())
+                }
                 () if is_among(self.flags, word) || is_among(self.verbs, word) => 1,
                 () if word.starts_with('-') && rules.allows(option) => 1,
                 () if word.starts_with('-') => return rules.refuse_option(option, self.name),
                 () if self.name == "env" && value.is_some() => {
-                    if (is_runner_variable(option) || leads_elsewhere(option)) && !rules.allows(option) {
+                    if (is_runner_variable(option) || locates_programs(option)) && !rules.allows(option) {
                         return rules.refuse_name(option, "variables");
                     }
                     1
@@ -126,57 +157,62 @@ impl Wrapper {
     }
 }
 
-/// Behind a wrapper that can download packages the runner follows at once, by its plain name: `npx nice jest` runs a package called
-/// nice, `jest@29` is a version of jest, but `jest@file:/x` and `owner/jest` can be any package.
-fn check_fetched(runner: Runner, words: &[String], stands_before: bool) -> Verdict<()> {
+/// Checks the words from a wrapper that can download packages up to the runner. The runner must have its plain name or a version
+/// (`jest@29`): `jest@file:/x` and `owner/jest` can be any package.
+fn check_package(runner: Runner, words: &[String]) -> Checked<()> {
     let (Some((name, before)), Some(wrapper)) = (words.split_last(), words.first()) else { return Ok(()) };
-    let own = if bare(wrapper) == "uvx" { "pytest" } else { "jest vitest" };
+    let own = if program_name(wrapper) == "uvx" { "pytest" } else { "jest vitest" };
     let is_version =
         |version: &str| version.chars().all(|c| c.is_ascii_alphanumeric() || ".-+^~".contains(c));
     let (plain, version) = name.split_once('@').unwrap_or((name, ""));
-    if !is_among(own, plain) || !is_version(version) || !stands_before || plain != runner.name() {
-        let reason = format!("behind `{}`, `{}` can be any package", shown(wrapper), shown(name));
-        return misleads(reason, "write the plain name of a runner behind it, or a version such as jest@29");
+    if !is_among(own, plain) || !is_version(version) || plain != runner.name() {
+        return any_package(wrapper, name);
     }
-    if bare(wrapper) == "npm" && before.last().is_none_or(|word| word != "--") {
+    if program_name(wrapper) == "npm" && before.last().is_none_or(|word| word != "--") {
         let hint = "write `--` before the runner, such as npm exec -- jest tests";
-        return misleads("npm reads options behind the command, too", hint);
+        return ambiguous("npm also reads options after the command", hint);
     }
     Ok(())
 }
 
-/// The module that `python … -m MODULE` runs, and the place of the word that it is in. None if a flag before it can load other code,
-/// or run something else. Python reads its flags up to `-m`; what follows is for the module.
+/// `npx nice jest` runs a package called nice, so the runner must follow at once.
+fn any_package<T>(wrapper: &str, name: &str) -> Checked<T> {
+    let reason = format!("after `{}`, `{}` can be any package", printable(wrapper), printable(name));
+    ambiguous(reason, "write the plain name of a runner directly after it, or a version such as jest@29")
+}
+
+/// The module that `python … -m MODULE` runs, and the index of the word that names it. `None` if a flag before it can load or run other
+/// code. Python's own flags end at `-m`.
 pub(super) fn python_module(words: &[String], at: usize) -> Option<(usize, &str)> {
     let harmless = "dev faulthandler importtime no_debug_ranges tracemalloc utf8";
-    let (mut place, mut is_isolated) = (at + 1, false);
-    while bare(words.get(at)?) == "python" {
-        let letters = words.get(place)?.strip_prefix('-').filter(|letters| !letters.is_empty())?;
+    let (mut index, mut is_isolated) = (at + 1, false);
+    while program_name(words.get(at)?) == "python" {
+        let letters = words.get(index)?.strip_prefix('-').filter(|letters| !letters.is_empty())?;
         let rest = letters.trim_start_matches(|letter| "bBdEIOPqsSuv".contains(letter));
         is_isolated |= letters[..letters.len() - rest.len()].contains(['I', 'P']);
         if let Some(letter) = rest.chars().next() {
-            place += usize::from(rest.len() == 1);
-            let value = if rest.len() == 1 { words.get(place)? } else { rest.get(1..)? };
+            index += usize::from(rest.len() == 1);
+            let value = if rest.len() == 1 { words.get(index)? } else { rest.get(1..)? };
             match letter {
-                // Without the working directory in its path unittest finds modules elsewhere.
+                // In isolated mode unittest does not look for modules in the working directory.
                 'm' => {
-                    return Some((place, value)).filter(|(_, module)| !is_isolated || *module != "unittest");
+                    return Some((index, value)).filter(|(_, module)| !is_isolated || *module != "unittest");
                 }
                 'X' if is_among(harmless, value.split('=').next()?) => {}
-                // Python imports the module of a category with a dot.
+                // With a dot in the category, Python imports a module.
                 'W' if !value.contains('.') => {}
                 _ => return None,
             }
         }
-        place += 1;
+        index += 1;
     }
     None
 }
 
-/// Whether cargo is called for tests: `cargo test`, `cargo nextest run`. `cargo t` is an alias, which a file can redefine.
-pub(super) fn check_cargo_verb(program: &str, plain: &[&str]) -> Verdict<()> {
-    let verbs = plain.iter().filter(|word| !word.starts_with('+')).take(2).copied().collect::<Vec<_>>();
-    match (last(program), verbs.as_slice()) {
+/// Refuses cargo commands other than `cargo test` and `cargo nextest run`. `cargo t` is an alias, which a file can redefine.
+pub(super) fn check_cargo_verb(program: &str, positional: &[&str]) -> Checked<()> {
+    let verbs = positional.iter().filter(|word| !word.starts_with('+')).take(2).copied().collect::<Vec<_>>();
+    match (base_name(program), verbs.as_slice()) {
         ("cargo-nextest", ["run", ..]) | (_, ["test", ..] | ["nextest", "run"]) => Ok(()),
         _ => not_tests("cargo"),
     }

@@ -1,53 +1,48 @@
-//! `cargo test`: the sum over all test programs.
+//! Reads the output of `cargo test`: the sum over all test programs.
 
-use super::{Seen, Tally};
+use super::{ReaderState, Totals};
 
-pub(super) fn read(seen: &mut Seen, line: &str) {
+pub(super) fn read(state: &mut ReaderState, line: &str) {
     if let Some(result) = line.strip_prefix("test result: ") {
         let counts = result.split_once(". ").map_or(result, |(_, counts)| counts);
-        let tally = Tally::of(counts.split(';'));
-        // A result is the program's own if it is about as many tests as have begun.
-        if seen.open == Some(tally.sum()) {
-            seen.open = None;
-            let before = seen.total;
-            seen.total = Tally {
-                passed: before.passed + tally.passed,
-                failed: before.failed + tally.failed,
-                skipped: before.skipped + tally.skipped,
-                errors: 0,
-            };
-            seen.tally = seen.total;
-            seen.summary(seen.total);
+        let totals = Totals::of(counts.split(';'));
+        // A test can print such a line. The program's own has the number of tests that it announced.
+        if state.open == Some(totals.sum()) {
+            state.open = None;
+            counts.split(';').for_each(|item| state.total.add(item));
+            state.totals = state.total;
+            state.summary(state.total);
         }
         return;
     }
+    state.has_program |= line.starts_with("     Running ") || line.starts_with("   Doc-tests ");
     let number =
         line.strip_prefix("running ").and_then(|rest| rest.split_once(" test")).map(|(number, _)| number);
     if let Some(number) = number.and_then(|number| number.parse().ok()) {
-        if seen.open.is_none() {
-            seen.open = Some(number);
-            seen.no_summary();
+        if state.open.is_none() {
+            state.open = Some(number);
+            state.clear_summaries();
         }
     } else if let Some((name, end)) = line.strip_prefix("test ").and_then(|rest| rest.split_once(" ... ")) {
-        seen.running = None;
+        state.running = None;
         match end.split([' ', ',', '<']).next().unwrap_or_default() {
-            "ok" => seen.tally.passed += 1,
-            "FAILED" => seen.failed(name),
-            "ignored" => seen.tally.skipped += 1,
-            _ => seen.running = Some(name.to_owned()),
+            "ok" => state.totals.passed += 1,
+            "FAILED" => state.failed(name),
+            "ignored" => state.totals.skipped += 1,
+            _ => state.running = Some(name.to_owned()),
         }
     } else if let Some(name) = line.strip_prefix("---- ").and_then(|rest| rest.strip_suffix(" stdout ----")) {
-        // With `-q` tests have no lines of their own.
-        seen.names.add(name);
+        // With `-q` there is no line per test.
+        state.names.add(name);
     } else if let Some(why) = line.strip_prefix("error: ") {
-        // `test failed, to rerun pass …`, `2 targets failed:`. What says `error:` before that is a test's.
+        // `test failed, to rerun pass …`, `2 targets failed:`. An earlier `error:` was printed by a test.
         if ["test failed", "doctest failed", "target failed", "targets failed"]
             .iter()
             .any(|sign| why.contains(sign))
         {
-            (seen.has_failed_program, seen.broken) = (true, None);
-        } else if !seen.has_failed_program {
-            seen.broken = Some(why.to_owned());
+            (state.has_failed_program, state.broken) = (true, None);
+        } else if !state.has_failed_program {
+            state.broken = Some(why.to_owned());
         }
     }
 }

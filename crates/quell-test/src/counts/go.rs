@@ -1,11 +1,11 @@
-//! `go test`, as text or with `-json`. Only tests at the top are counted; their parts are named if they failed.
+//! Reads the output of `go test`, as text or with `-json`. Subtests are not counted, but failed ones are named.
 
 use serde::Deserialize;
 
-use super::Seen;
+use super::ReaderState;
 
-/// How many tests of one package are kept.
-const MOST_PENDING: usize = 10_000;
+/// The limit for failed tests of one package whose name is not known yet.
+const MAX_PENDING: usize = 10_000;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
@@ -17,28 +17,28 @@ struct Event {
     failed_build: Option<String>,
 }
 
-pub(super) fn read(seen: &mut Seen, line: &str) {
+pub(super) fn read(state: &mut ReaderState, line: &str) {
     if line.starts_with("{\"")
         && let Ok(event) = serde_json::from_str::<Event>(line)
     {
-        seen.is_json = true;
-        return read_event(seen, &event);
+        state.is_json = true;
+        return read_event(state, &event);
     }
-    // With -json other lines are not the runner's.
-    if !seen.is_json {
-        read_text(seen, line);
+    // With -json other lines were printed by tests.
+    if !state.is_json {
+        read_text(state, line);
     }
 }
 
-fn read_event(seen: &mut Seen, event: &Event) {
-    seen.hides_passed = false;
+fn read_event(state: &mut ReaderState, event: &Event) {
+    state.hides_passed = false;
     let Some(test) = &event.test else {
         if ["pass", "skip", "fail"].contains(&event.action.as_str()) {
             if event.failed_build.is_some() {
-                build_failed(seen, &event.package);
+                build_failed(state, &event.package);
             }
-            seen.no_summary();
-            seen.summary(seen.tally);
+            state.clear_summaries();
+            state.summary(state.totals);
         }
         return;
     };
@@ -46,65 +46,65 @@ fn read_event(seen: &mut Seen, event: &Event) {
     let top = u64::from(!test.contains('/'));
     match event.action.as_str() {
         "run" => {
-            seen.no_summary();
-            return seen.running = Some(name);
+            state.clear_summaries();
+            return state.running = Some(name);
         }
-        "pass" => seen.tally.passed += top,
-        "skip" => seen.tally.skipped += top,
+        "pass" => state.totals.passed += top,
+        "skip" => state.totals.skipped += top,
         "fail" => {
-            seen.tally.failed += top;
-            seen.names.add(&name);
+            state.totals.failed += top;
+            state.names.add(&name);
         }
         _ => return,
     }
-    seen.end_of(&name);
+    state.test_ended(&name);
 }
 
-fn read_text(seen: &mut Seen, line: &str) {
+fn read_text(state: &mut ReaderState, line: &str) {
     let text = line.trim_start();
     if let Some(name) = text.strip_prefix("=== RUN ").map(str::trim) {
-        (seen.hides_passed, seen.running) = (false, Some(name.to_owned()));
-        seen.begun.insert(name.to_owned());
-        return seen.no_summary();
+        (state.hides_passed, state.running) = (false, Some(name.to_owned()));
+        state.begun.insert(name.to_owned());
+        return state.clear_summaries();
     }
     if let Some((word, name)) = text.strip_prefix("--- ").and_then(|rest| rest.split_once(": ")) {
         let name = name.rsplit_once(" (").map_or(name, |(name, _)| name);
         let top = u64::from(!name.contains('/'));
-        // With -v each test begins, and ends once.
-        if !seen.hides_passed && !seen.begun.remove(name) {
+        // With -v, a test that did not begin was printed by a test.
+        if !state.hides_passed && !state.begun.remove(name) {
             return;
         }
         match word {
-            "PASS" => seen.tally.passed += top,
-            "SKIP" => seen.tally.skipped += top,
-            "FAIL" if seen.pending.len() < MOST_PENDING => seen.pending.push(name.to_owned()),
+            "PASS" => state.totals.passed += top,
+            "SKIP" => state.totals.skipped += top,
+            "FAIL" if state.pending.len() < MAX_PENDING => state.pending.push(name.to_owned()),
             _ => return,
         }
-        return seen.end_of(name);
+        return state.test_ended(name);
     }
     let mut words = line.split('\t').map(str::trim);
     let (result, Some(package)) = (words.next(), words.next()) else { return };
     let name = package.split(' ').next().unwrap_or_default();
-    let pending = std::mem::take(&mut seen.pending);
+    let pending = std::mem::take(&mut state.pending);
     match result {
-        // Where a package is well, what says that a test failed was printed by a test.
+        // In a package that passed, a line about a failed test was printed by a test.
         Some("ok" | "?") => {}
         Some("FAIL") => {
-            seen.tally.failed += pending.iter().filter(|test| !test.contains('/')).count() as u64;
-            pending.iter().for_each(|test| seen.names.add(&format!("{name}.{test}")));
+            state.totals.failed += pending.iter().filter(|test| !test.contains('/')).count() as u64;
+            pending.iter().for_each(|test| state.names.add(&format!("{name}.{test}")));
             if package.contains("[build failed]") || package.contains("[setup failed]") {
-                build_failed(seen, name);
+                build_failed(state, name);
             }
         }
-        _ => return seen.pending = pending,
+        _ => return state.pending = pending,
     }
-    seen.running = None;
-    seen.no_summary();
-    seen.summary(seen.tally);
+    state.running = None;
+    state.clear_summaries();
+    state.summary(state.totals);
 }
 
-fn build_failed(seen: &mut Seen, package: &str) {
-    seen.tally.errors += 1;
-    seen.names.add(package);
-    seen.broke(&format!("{package} could not be built"));
+fn build_failed(state: &mut ReaderState, package: &str) {
+    state.totals.errors += 1;
+    state.names.add(package);
+    state.set_broken(&format!("{package} could not be built"));
 }

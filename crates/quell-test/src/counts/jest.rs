@@ -1,69 +1,69 @@
-//! jest and vitest: the summary, and the names of failed tests.
+//! Reads the output of jest and vitest: the summary, and the names of failed tests.
 
-use super::{Seen, Tally};
+use super::{ReaderState, Totals};
 
-pub(super) fn read_jest(seen: &mut Seen, line: &str) {
+pub(super) fn read_jest(state: &mut ReaderState, line: &str) {
     let text = line.trim();
     if let Some(counts) = line.strip_prefix("Tests:") {
-        return summary(seen, counts.split(','));
+        return summary(state, counts.split(','));
     }
     if text.starts_with("No tests found") {
-        return seen.broke(text);
+        return state.set_broken(text);
     }
     if text.starts_with("●  process.exit called with") {
-        // It goes on to exit, and prints no summary.
-        seen.has_exited = true;
+        // jest exits then without a summary.
+        state.has_exited = true;
     }
-    // jest has headings of its own, such as `● Console`. They are further in, or are about a file that passed.
+    // jest prints headings in the same format, such as `● Console`. They are indented further, or are about a file that passed.
     if let Some(name) = line.strip_prefix("  ● ") {
         let is_heading =
             name == "Console" || name.contains("Warning") || name.starts_with("Cannot log after");
         match name {
-            "Test suite failed to run" => seen.tally.errors += 1,
-            name if name.contains('›') || seen.in_failed_file && !is_heading => seen.names.add(name),
+            "Test suite failed to run" => state.totals.errors += 1,
+            name if name.contains('›') || state.in_failed_file && !is_heading => state.names.add(name),
             _ => {}
         }
     } else if text.starts_with("FAIL ") || text.starts_with("PASS ") {
-        seen.in_failed_file = text.starts_with("FAIL ");
+        state.in_failed_file = text.starts_with("FAIL ");
     }
-    progress(seen, text);
+    progress(state, text);
 }
 
-pub(super) fn read_vitest(seen: &mut Seen, line: &str) {
+pub(super) fn read_vitest(state: &mut ReaderState, line: &str) {
     let text = line.trim();
-    // What tests print is not so far in.
+    // The output of tests is not indented as far.
     if let Some(counts) = line.strip_prefix("      Tests  ") {
         let counts = counts.rsplit_once('(').map_or(counts, |(counts, _)| counts);
-        return summary(seen, counts.split('|'));
+        return summary(state, counts.split('|'));
     }
     if text.starts_with("No test files found") {
-        return seen.broke(text);
+        return state.set_broken(text);
     }
     if let Some(name) = text.strip_prefix("FAIL ").map(str::trim) {
         match name.split_once(" [ ") {
-            // A file that could not be loaded has its own name in brackets.
+            // A file that could not be loaded: its name is repeated in brackets.
             Some((file, _)) if !name.contains(" > ") => {
-                seen.tally.errors += 1;
-                seen.names.add(file);
+                state.totals.errors += 1;
+                state.names.add(file);
             }
-            _ if name.contains(" > ") => seen.names.add(name),
+            _ if name.contains(" > ") => state.names.add(name),
             _ => {}
         }
     }
-    progress(seen, text);
+    progress(state, text);
 }
 
-/// The summary does not count files that could not be loaded.
-fn summary<'t>(seen: &mut Seen, counts: impl Iterator<Item = &'t str>) {
-    let errors = seen.tally.errors;
-    seen.summary(Tally { errors, ..Tally::of(counts) });
+/// Adds the files that could not be loaded, which the summary does not count.
+fn summary<'t>(state: &mut ReaderState, counts: impl Iterator<Item = &'t str>) {
+    let errors = state.totals.errors;
+    state.summary(Totals { errors, ..Totals::of(counts) });
 }
 
-fn progress(seen: &mut Seen, text: &str) {
+fn progress(state: &mut ReaderState, text: &str) {
     match text.split_once(' ').map(|(mark, _)| mark) {
-        Some("✓") => seen.tally.passed += 1,
-        Some("✕" | "×") => seen.tally.failed += 1,
-        Some("○" | "↓") => seen.tally.skipped += 1,
+        Some("✓") => state.totals.passed += 1,
+        Some("✕" | "×") => state.totals.failed += 1,
+        Some("○" | "↓") => state.totals.skipped += 1,
         _ => {}
     }
 }

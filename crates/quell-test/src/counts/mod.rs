@@ -1,6 +1,6 @@
-//! How many tests passed, from what their runner wrote. A reader gets the lines one by one, without colours, and keeps only what it
-//! counts: an output may be large, and may end anywhere. Tests print to the same place as their runner: numbers that don't fit the
-//! runner's exit code are not believed, and a report beats all of them.
+//! Counts tests by the output of their runner. A reader gets the lines one by one, without colours, and keeps only the counts: the output
+//! may be large, and may end anywhere. Tests print to the same streams as their runner, so numbers that contradict the runner's exit code
+//! are ignored, and a report takes precedence over printed numbers.
 
 mod cargo;
 mod go;
@@ -11,6 +11,7 @@ mod pytest;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
 use serde::Serialize;
@@ -19,12 +20,12 @@ pub(crate) use junit::ReportFile;
 
 use crate::runners::Runner;
 
-/// How many names of failed tests are kept.
-const MOST_NAMES: usize = 1000;
-/// How many characters of a name are kept.
-const LONGEST_NAME: usize = 500;
+/// The limit for the names of failed tests.
+const MAX_NAMES: usize = 1000;
+/// The limit for a name, in characters.
+const MAX_NAME_LENGTH: usize = 500;
 
-/// How many tests had which result. What is not known is absent: not every runner says how many passed.
+/// The number of tests per result. A number that the runner does not print is absent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TestCounts {
@@ -37,10 +38,10 @@ pub struct TestCounts {
     /// Tests that were skipped, or failed as expected.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skipped: Option<u64>,
-    /// Tests that could not be run, such as a file that can't be read.
+    /// Tests that could not be run, such as those in a file that can't be loaded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub errors: Option<u64>,
-    /// Whether the runner counted all of them; else these are the numbers up to the end of its output.
+    /// Whether the runner printed or wrote its totals. If not, these are the results that it printed before it ended.
     pub complete: bool,
     /// The source: `junit`, `pytest`, `cargo`, `nextest`, `go`, `jest`, `vitest`; `exit_code` if nothing was counted.
     pub source: String,
@@ -53,47 +54,51 @@ impl Default for TestCounts {
     }
 }
 
-/// What was found in an output or a report.
+/// What an output or a report says about the tests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FoundTests {
     pub counts: TestCounts,
-    /// The failed tests.
+    /// The names of failed tests.
     pub names: Names,
     /// The test that began last and has not ended.
     pub running: Option<String>,
-    /// Why the runner could not run tests, if it says so.
+    /// Why the runner could not run the tests, in its own words.
     pub broken: Option<String>,
-    /// The line that says that the runner is not installed.
+    /// The line of output which says that the runner is not installed.
     pub missing: Option<String>,
-    /// The runner came to its end and said what came of the tests, as far as that can be expected of it.
+    /// Whether the runner reported its results. True also for runners that need not print any.
     pub reported: bool,
+    /// Whether a report has a test without a result, which ended the runner.
+    pub is_cut_short: bool,
 }
 
 impl FoundTests {
-    /// Takes what a report says in place of what was printed. False if the report is cut short, and the output is not.
-    pub fn prefer(&mut self, report: Option<Self>, source: &str) -> bool {
-        let Some(report) = report.filter(|report| report.reported || !self.counts.complete) else {
-            return false;
-        };
+    /// Replaces the printed results by those of a report. Returns false, and changes nothing, if the report is incomplete and the output
+    /// is not.
+    pub fn use_report(&mut self, report: Option<Self>, source: &str) -> bool {
+        let is_better = |report: &Self| report.reported || report.is_cut_short || !self.counts.complete;
+        let Some(report) = report.filter(is_better) else { return false };
         self.counts = TestCounts { source: source.into(), ..report.counts };
         self.names = report.names;
         if report.reported {
             (self.reported, self.running, self.missing) = (true, None, None);
+        } else if report.is_cut_short {
+            self.reported = false;
         }
         true
     }
 }
 
-/// How many tests had which result.
+/// The number of tests per result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Tally {
+struct Totals {
     passed: u64,
     failed: u64,
     skipped: u64,
     errors: u64,
 }
 
-impl Tally {
+impl Totals {
     fn sum(&self) -> u64 {
         self.passed + self.failed + self.skipped + self.errors
     }
@@ -102,32 +107,31 @@ impl Tally {
         self.failed + self.errors == 0
     }
 
-    /// Adds `2 passed`; false if that is not a result. A timeout is a failure.
-    fn add(&mut self, item: &str) -> bool {
-        let Some((number, word)) = item.trim().split_once(' ') else { return false };
-        let Ok(number) = number.parse::<u64>() else { return false };
-        let place = match word.trim() {
+    /// Adds an item such as `2 passed`. Ignores other text. A timeout is a failure.
+    fn add(&mut self, item: &str) {
+        let Some((number, word)) = item.trim().split_once(' ') else { return };
+        let Ok(number) = number.parse::<u64>() else { return };
+        let count = match word.trim() {
             "passed" | "xpassed" | "measured" => &mut self.passed,
             "failed" | "timed out" => &mut self.failed,
             "skipped" | "xfailed" | "ignored" | "todo" | "pending" => &mut self.skipped,
             "error" | "errors" | "exec failed" => &mut self.errors,
-            _ => return false,
+            _ => return,
         };
-        *place = place.saturating_add(number);
-        true
+        *count = count.saturating_add(number);
     }
 
-    /// The results in a text, of which other words are passed over.
+    /// The sum of the items that are results.
     fn of<'t>(items: impl IntoIterator<Item = &'t str>) -> Self {
-        let mut tally = Self::default();
+        let mut totals = Self::default();
         for item in items {
-            tally.add(item);
+            totals.add(item);
         }
-        tally
+        totals
     }
 }
 
-/// Names of failed tests, each once, and no more than a person reads.
+/// The names of failed tests, without duplicates and up to a limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Names {
     pub kept: Vec<String>,
@@ -136,11 +140,15 @@ pub(crate) struct Names {
 
 impl Names {
     fn add(&mut self, name: &str) {
-        let name: String = name.trim().chars().take(LONGEST_NAME).collect();
+        let mut name = name.trim().to_owned();
+        if let Some((end, _)) = name.char_indices().nth(MAX_NAME_LENGTH) {
+            name.truncate(end);
+            name.push('…');
+        }
         if name.is_empty() || self.kept.contains(&name) {
             return;
         }
-        if self.kept.len() < MOST_NAMES {
+        if self.kept.len() < MAX_NAMES {
             self.kept.push(name);
         } else {
             self.omitted += 1;
@@ -148,52 +156,54 @@ impl Names {
     }
 }
 
-/// What a reader has seen so far.
+/// The results that a reader has found so far.
 #[derive(Default)]
-struct Seen {
-    /// By single lines.
-    tally: Tally,
-    /// The last summary without failed tests, and the last one with some: the exit code tells which is the runner's own.
-    clean: Option<Tally>,
-    bad: Option<Tally>,
+struct ReaderState {
+    /// Counted line by line.
+    totals: Totals,
+    /// The last summary without failed tests, and the last one with some. The exit code decides which is the runner's own.
+    clean: Option<Totals>,
+    bad: Option<Totals>,
     names: Names,
     running: Option<String>,
     broken: Option<String>,
-    /// The runner does not say which tests passed.
+    /// The runner does not print which tests passed.
     hides_passed: bool,
-    /// cargo: the sum of all programs that ended, the number of tests of the running program, and whether cargo says that one failed.
-    total: Tally,
+    /// cargo: the sum over all test programs that ended, the number of tests in the running one, and whether cargo says that one failed.
+    total: Totals,
     open: Option<u64>,
     has_failed_program: bool,
+    /// cargo says that it runs a test program. One with a harness of its own may print no results.
+    has_program: bool,
     /// go: tests that began, tests whose package is not known yet, and whether the output is JSON.
     begun: HashSet<String>,
     pending: Vec<String>,
     is_json: bool,
-    /// jest: the lines are about a file with failed tests; a test called process.exit.
+    /// jest: whether the lines are about a file with failed tests, and whether a test called process.exit.
     in_failed_file: bool,
     has_exited: bool,
 }
 
-impl Seen {
-    fn summary(&mut self, tally: Tally) {
-        *(if tally.is_clean() { &mut self.clean } else { &mut self.bad }) = Some(tally);
+impl ReaderState {
+    fn summary(&mut self, totals: Totals) {
+        *(if totals.is_clean() { &mut self.clean } else { &mut self.bad }) = Some(totals);
     }
 
-    /// The summaries so far were not the runner's last.
-    fn no_summary(&mut self) {
+    /// Discards the summaries: the runner goes on, so they were not its last.
+    fn clear_summaries(&mut self) {
         (self.clean, self.bad) = (None, None);
     }
 
     fn failed(&mut self, name: &str) {
-        self.tally.failed += 1;
+        self.totals.failed += 1;
         self.names.add(name);
     }
 
-    fn end_of(&mut self, name: &str) {
+    fn test_ended(&mut self, name: &str) {
         self.running.take_if(|running| running == name);
     }
 
-    fn broke(&mut self, why: &str) {
+    fn set_broken(&mut self, why: &str) {
         self.broken.get_or_insert_with(|| why.trim().to_owned());
     }
 }
@@ -202,19 +212,19 @@ impl Seen {
 pub(crate) struct Counter {
     runner: Runner,
     source: &'static str,
-    read: fn(&mut Seen, &str),
-    seen: Seen,
-    /// The runner says at its end what came of the tests.
+    read: fn(&mut ReaderState, &str),
+    state: ReaderState,
+    /// Whether the runner is expected to report its results.
     reports: bool,
-    /// A part of the output was not kept.
+    /// A part of the output was not captured.
     is_cut: bool,
-    /// A line that says that the runner is not installed.
+    /// The first line which says that the runner is not installed.
     missing: Option<String>,
 }
 
 impl Counter {
     pub fn new(runner: Runner, reports: bool) -> Self {
-        let (source, read): (_, fn(&mut Seen, &str)) = match runner {
+        let (source, read): (_, fn(&mut ReaderState, &str)) = match runner {
             Runner::Pytest => ("pytest", pytest::read),
             Runner::Unittest => ("exit_code", pytest::read_unittest),
             Runner::Cargo => ("cargo", cargo::read),
@@ -224,70 +234,80 @@ impl Counter {
             Runner::Vitest => ("vitest", jest::read_vitest),
             Runner::Other => ("exit_code", |_, _| {}),
         };
-        let seen = Seen { hides_passed: runner == Runner::Go, ..Seen::default() };
-        Self { runner, source, read, seen, reports, is_cut: false, missing: None }
+        let state = ReaderState { hides_passed: runner == Runner::Go, ..ReaderState::default() };
+        Self { runner, source, read, state, reports, is_cut: false, missing: None }
+    }
+
+    /// Whether lines can change the result. They can't for a program that is not a known runner.
+    pub fn needs_lines(&self) -> bool {
+        self.runner != Runner::Other
     }
 
     pub fn line(&mut self, line: &str) {
-        if self.missing.is_none() && MISSING.lines().any(|sign| line.contains(sign)) {
+        if line.len() >= SHORTEST_MISSING
+            && self.missing.is_none()
+            && MISSING.lines().any(|sign| line.contains(sign))
+        {
             self.missing = Some(line.trim().to_owned());
         }
-        (self.read)(&mut self.seen, line);
+        (self.read)(&mut self.state, line);
     }
 
-    /// Lines are missing here.
+    /// Notes that output is missing here.
     pub fn skip(&mut self) {
         self.is_cut = true;
     }
 
-    /// What was found. There is no exit code if the runner was stopped.
+    /// The results. `code` is `None` if the runner was stopped.
     pub fn finish(self, code: Option<i32>) -> FoundTests {
-        let seen = &self.seen;
-        let is_good = code == Some(0);
-        let summary = if is_good { seen.clean } else { seen.bad.or(seen.clean) };
-        let tally = summary.unwrap_or(seen.tally);
-        let is_nothing = tally.sum() == 0 && seen.names.kept.is_empty() && summary.is_none();
+        let state = &self.state;
+        let succeeded = code == Some(0);
+        let summary = if succeeded { state.clean } else { state.bad.or(state.clean) };
+        let totals = summary.unwrap_or(state.totals);
+        let is_empty = totals.sum() == 0 && state.names.kept.is_empty() && summary.is_none();
         let mut found = FoundTests {
-            reported: self.has_reported(is_good, summary.is_some()),
-            missing: self.missing.filter(|_| is_nothing && self.runner != Runner::Other),
+            reported: self.has_reported(succeeded, summary.is_some()),
+            missing: self.missing.filter(|_| is_empty && self.runner != Runner::Other),
             ..FoundTests::default()
         };
-        // Numbers that do not fit the exit code were printed by a test.
-        let fits = !is_good || tally.is_clean();
-        if self.source != "exit_code" && fits && (!is_nothing || seen.running.is_some()) {
+        // Numbers that contradict the exit code were printed by a test.
+        let fits = !succeeded || totals.is_clean();
+        if self.source != "exit_code" && fits && (!is_empty || state.running.is_some()) {
             let complete = summary.is_some();
             found.counts = TestCounts {
-                passed: Some(tally.passed).filter(|_| !seen.hides_passed),
-                failed: Some(tally.failed),
-                skipped: Some(tally.skipped).filter(|_| !seen.hides_passed),
-                errors: Some(tally.errors),
+                passed: Some(totals.passed).filter(|_| !state.hides_passed),
+                failed: Some(totals.failed),
+                skipped: Some(totals.skipped).filter(|_| !state.hides_passed),
+                errors: Some(totals.errors),
                 complete,
                 source: self.source.into(),
             };
-            found.running = self.seen.running.filter(|_| !complete);
-            found.names = if complete && tally.is_clean() { Names::default() } else { self.seen.names };
+            found.running = self.state.running.filter(|_| !complete);
+            found.names = if complete && totals.is_clean() { Names::default() } else { self.state.names };
         }
-        FoundTests { broken: self.seen.broken, ..found }
+        FoundTests { broken: self.state.broken, ..found }
     }
 
-    /// Whether the runner came to its end, as far as that can be known: jest and vitest may be told to print nothing of their own.
-    fn has_reported(&self, is_good: bool, has_summary: bool) -> bool {
-        let seen = &self.seen;
-        has_summary && seen.open.is_none()
+    /// Whether the runner reported its results, or need not: jest and vitest can be told to print nothing.
+    fn has_reported(&self, succeeded: bool, has_summary: bool) -> bool {
+        let state = &self.state;
+        has_summary && state.open.is_none()
             || match self.runner {
-                Runner::Pytest => !self.reports,
+                // Their results come last, and of a long output the tail is kept.
+                Runner::Pytest | Runner::Unittest => !self.reports,
                 _ if self.is_cut => true,
-                Runner::Unittest => !self.reports,
-                Runner::Cargo if is_good => seen.open.is_none(),
-                Runner::Cargo => seen.open.is_some() || seen.has_failed_program,
-                Runner::Go => is_good,
-                Runner::Jest => !seen.has_exited,
-                Runner::Nextest | Runner::Vitest | Runner::Other => true,
+                Runner::Cargo if succeeded => state.open.is_none() && (state.has_program || !self.reports),
+                // A program that has begun and printed no result was aborted, or a test ended it.
+                Runner::Cargo => state.open.is_none() && state.has_failed_program,
+                Runner::Nextest => !succeeded || !self.reports,
+                Runner::Go => succeeded,
+                Runner::Jest => !state.has_exited,
+                Runner::Vitest | Runner::Other => true,
             }
     }
 }
 
-/// Parts of lines by which Python, poetry, uv, npm, yarn, pnpm, bun and cargo say that a runner is not installed.
+/// Messages of Python, poetry, uv, npm, yarn, pnpm, bun and cargo about a runner that is not installed.
 const MISSING: &str = "\
 No module named pytest
 No module named 'pytest'
@@ -308,8 +328,14 @@ npm error code E
 npm ERR! code E
 no such command: `nextest`";
 
-/// A line without the sequences by which a terminal is coloured or moved.
-pub(crate) fn plain(line: &str) -> String {
+/// The length of the shortest of them.
+const SHORTEST_MISSING: usize = "npm ERR! code E".len();
+
+/// A line without control characters and terminal escape sequences.
+pub(crate) fn plain(line: &str) -> Cow<'_, str> {
+    if line.bytes().all(|byte| matches!(byte, b'\t' | b' '..=b'~')) {
+        return line.into();
+    }
     let mut plain = String::with_capacity(line.len());
     let mut chars = line.chars().peekable();
     while let Some(c) = chars.next() {
@@ -334,5 +360,5 @@ pub(crate) fn plain(line: &str) -> String {
             Some(_) | None => {}
         }
     }
-    plain
+    plain.into()
 }

@@ -1,33 +1,39 @@
-//! pytest and unittest. What pytest prints is only read for a run that has written no report: the last line, and the progress.
+//! Reads the output of pytest and unittest. That of pytest is used only if the run wrote no report: the last line, and the progress.
 
-use super::{Seen, Tally};
+use super::{ReaderState, Totals};
 
-/// The words for the result of a test.
+/// The results that pytest prints for a test.
 const RESULTS: [&str; 6] = ["PASSED", "FAILED", "SKIPPED", "XFAIL", "XPASS", "ERROR"];
 
-pub(super) fn read(seen: &mut Seen, line: &str) {
+pub(super) fn read(state: &mut ReaderState, line: &str) {
     match last_line(line.trim_matches(['=', ' '])) {
-        Some(tally) => seen.summary(tally),
-        None => progress(seen, line),
+        Some(totals) => state.summary(totals),
+        None => progress(state, line),
     }
 }
 
-/// `Ran 2 tests in 0.001s`: it says so at the end of every run. How many passed is not read.
-pub(super) fn read_unittest(seen: &mut Seen, line: &str) {
+/// `Ran 2 tests in 0.001s` is printed at the end of every run. The number of passed tests is not read.
+pub(super) fn read_unittest(state: &mut ReaderState, line: &str) {
     if line.starts_with("Ran ") && line.contains(" test") && line.contains(" in ") {
-        seen.summary(Tally::default());
+        state.summary(Totals::default());
+    } else if let Some((name, _)) =
+        line.strip_prefix("ERROR: ").and_then(|rest| rest.split_once(" (unittest.loader._FailedTest"))
+    {
+        state.set_broken(&format!("unittest could not load {name}"));
     }
 }
 
 /// `1 failed, 2 passed in 0.12s`
-fn last_line(text: &str) -> Option<Tally> {
+fn last_line(text: &str) -> Option<Totals> {
     let (counts, time) = text.rsplit_once(" in ")?;
     time.split_once('s')?.0.parse::<f64>().ok()?;
-    let tally = Tally::of(counts.split(", "));
-    (tally.sum() > 0 || counts == "no tests ran").then_some(tally)
+    let totals = Totals::of(counts.split(", "));
+    // `2 tests collected in 0.01s`
+    let is_other = counts == "no tests ran" || counts.contains(" collected");
+    (totals.sum() > 0 || is_other).then_some(totals)
 }
 
-/// The test that a line begins with: `a.py::test_x[a b] and what it prints`.
+/// The test that a line begins with: `a.py::test_x[a b] output of the test`.
 fn test_name(line: &str) -> Option<&str> {
     let (file, _) = line.split_once("::")?;
     let space = line.find(' ').unwrap_or(line.len());
@@ -39,21 +45,21 @@ fn test_name(line: &str) -> Option<&str> {
 }
 
 /// `a.py::test_x PASSED [ 50%]`, `[gw0] [ 50%] PASSED a.py::test_x`, or letters: `tests/a.py ..F [ 50%]`.
-fn progress(seen: &mut Seen, line: &str) {
+fn progress(state: &mut ReaderState, line: &str) {
     let percent = line.rfind('[').filter(|_| line.trim_end().ends_with("%]"));
     let text = line[..percent.unwrap_or(line.len())].trim();
     if line.starts_with("[gw") {
         let found = RESULTS.iter().find_map(|word| Some((word, line.split_once(&format!("] {word} "))?.1)));
-        return found.map_or((), |(word, name)| result(seen, word, name));
+        return found.map_or((), |(word, name)| result(state, word, name));
     }
     let name = test_name(line).map(str::to_owned);
-    if let Some(running) = name.clone().or(seen.running.clone()) {
-        // `SKIPPED (reason)`. With -s there may be a test's output before the word.
+    if let Some(running) = name.clone().or(state.running.clone()) {
+        // `SKIPPED (reason)`. With -s, output of the test can precede the word.
         let text = text.find(" (").filter(|_| text.ends_with(')')).map_or(text, |at| &text[..at]);
         let found = RESULTS.iter().find(|word| text == **word || name.is_some() && text.ends_with(**word));
         return match found {
-            Some(word) => result(seen, word, &running),
-            None => seen.running = Some(running),
+            Some(word) => result(state, word, &running),
+            None => state.running = Some(running),
         };
     }
     let letters = match text.split_once(' ') {
@@ -63,22 +69,22 @@ fn progress(seen: &mut Seen, line: &str) {
     };
     if !letters.is_empty() && letters.chars().all(|c| ".FEsxXR".contains(c)) {
         let count = |wanted: &str| letters.chars().filter(|c| wanted.contains(*c)).count() as u64;
-        seen.tally.passed += count(".X");
-        seen.tally.failed += count("F");
-        seen.tally.skipped += count("sx");
-        seen.tally.errors += count("E");
+        state.totals.passed += count(".X");
+        state.totals.failed += count("F");
+        state.totals.skipped += count("sx");
+        state.totals.errors += count("E");
     }
 }
 
-fn result(seen: &mut Seen, word: &str, name: &str) {
-    seen.running = None;
+fn result(state: &mut ReaderState, word: &str, name: &str) {
+    state.running = None;
     match word {
-        "PASSED" | "XPASS" => seen.tally.passed += 1,
-        "FAILED" => seen.failed(name),
+        "PASSED" | "XPASS" => state.totals.passed += 1,
+        "FAILED" => state.failed(name),
         "ERROR" => {
-            seen.tally.errors += 1;
-            seen.names.add(name);
+            state.totals.errors += 1;
+            state.names.add(name);
         }
-        _ => seen.tally.skipped += 1,
+        _ => state.totals.skipped += 1,
     }
 }

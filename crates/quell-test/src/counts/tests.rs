@@ -1,4 +1,4 @@
-//! Outputs as the runners write them, and what is read from them.
+//! Real outputs of the runners, and what is read from them.
 
 use super::junit::read as read_junit;
 use super::*;
@@ -53,7 +53,7 @@ E   AssertionError: a - b
 ";
 
 #[test]
-fn a_pytest_without_a_report_is_counted_by_its_last_line() {
+fn pytest_without_a_report_is_counted_by_its_last_line() {
     let (source, found) = read(Runner::Pytest, &(PYTEST.to_owned() + PYTEST_END));
     assert_eq!((source.as_str(), numbers(&found)), ("pytest", (2, 3, 2, 1, true)));
     assert_eq!(found.names.kept.len(), 4);
@@ -68,7 +68,7 @@ fn a_pytest_without_a_report_is_counted_by_its_last_line() {
 }
 
 #[test]
-fn a_pytest_that_was_cut_short_is_counted_as_far_as_it_came() {
+fn pytest_that_was_stopped_is_counted_by_its_progress() {
     let (_, found) = read(Runner::Pytest, &(PYTEST.to_owned() + "tests/test_hang.py::test_hang "));
     assert_eq!(numbers(&found), (2, 3, 2, 1, false));
     assert_eq!(found.running.as_deref(), Some("tests/test_hang.py::test_hang"));
@@ -210,7 +210,7 @@ fn the_output_of_an_unknown_command_is_not_guessed() {
 }
 
 #[test]
-fn colours_and_movements_are_taken_out() {
+fn escape_sequences_are_removed() {
     for (line, expected) in [
         ("\u{1b}[1;31mred\u{1b}[0m", "red"),
         ("\u{1b}]8;;http://x\u{1b}\\link\u{1b}]8;;\u{7}", "link"),
@@ -240,6 +240,18 @@ fn a_junit_report_is_counted_case_by_case() {
 }
 
 #[test]
+fn a_test_that_ended_the_runner_has_not_passed() {
+    let text = r#"<testsuites><testsuite name="pytest" errors="0" failures="0" tests="1">
+        <testcase classname="a" name="ok"/><testcase classname="a" name="ends_it"/></testsuite></testsuites>"#;
+    let found = read_junit(text.as_bytes()).0.expect("a report");
+    assert_eq!(numbers(&found), (1, 0, 0, 0, false));
+    let mut printed = read_with(Runner::Pytest, "=== 1 passed in 0.01s ===", Some(0));
+    assert!(printed.reported);
+    assert!(printed.use_report(Some(found), "pytest"));
+    assert!(!printed.reported && !printed.counts.complete, "{printed:?}");
+}
+
+#[test]
 fn a_junit_report_that_is_damaged_says_so_and_counts_what_it_has() {
     for cut in [JUNIT.len(), JUNIT.len() - 5] {
         let (found, problem) = read_junit(&JUNIT.as_bytes()[..cut]);
@@ -264,7 +276,7 @@ fn a_junit_report_that_is_damaged_says_so_and_counts_what_it_has() {
 }
 
 #[test]
-fn a_bomb_of_entities_does_nothing() {
+fn nested_entities_are_not_expanded() {
     let mut bomb = String::from("<?xml version=\"1.0\"?><!DOCTYPE x [<!ENTITY a0 \"ha\">");
     for n in 1..60 {
         bomb += &format!("<!ENTITY a{n} \"&a{};&a{};\">", n - 1, n - 1);
@@ -277,7 +289,7 @@ fn a_bomb_of_entities_does_nothing() {
 }
 
 #[test]
-fn what_tests_print_between_their_names_and_their_ends_hides_neither() {
+fn output_between_the_name_of_a_test_and_its_result_does_not_hide_the_result() {
     let text = "tests/test_h.py::test_good heard
 PASSED                                        [ 25%]
 tests/test_h.py::test_bad no endFAILED
@@ -293,7 +305,7 @@ and another";
 }
 
 #[test]
-fn a_test_of_jest_in_no_suite_is_named_too() {
+fn a_jest_test_outside_a_suite_is_named() {
     let text = "FAIL ./a.test.js
   ✕ bad (1 ms)
   ● Console
@@ -314,7 +326,7 @@ Tests:       1 failed, 1 passed, 2 total";
 }
 
 #[test]
-fn what_tests_print_does_not_outvote_the_runner() {
+fn output_of_tests_does_not_override_the_runner() {
     let fine = (1, 0, 0, 0, true);
     let inner =
         "running 9 tests\ntest x ... FAILED\ntest result: FAILED. 8 passed; 1 failed; 0 ignored; 0 measured";
@@ -335,13 +347,13 @@ fn what_tests_print_does_not_outvote_the_runner() {
         assert_eq!(numbers(&found), expected, "{runner:?}:\n{text}");
         assert!(code != 0 || found.names.kept.is_empty(), "{runner:?}: {:?}\n{text}", found.names);
     }
-    // Nothing is left that fits the exit code.
+    // The only summary contradicts the exit code.
     let found = read_with(Runner::Pytest, "=== 1 failed in 0.1s ===", Some(0));
     assert_eq!(found.counts, TestCounts::default());
 }
 
 #[test]
-fn behind_a_program_that_died_nothing_is_counted() {
+fn results_after_a_program_that_died_are_not_counted() {
     let text =
         "running 4 tests\ntest a ... ok\nrunning 2 tests\ntest result: ok. 2 passed; 0 failed; 0 ignored";
     let found = read_with(Runner::Cargo, text, Some(101));
@@ -349,7 +361,7 @@ fn behind_a_program_that_died_nothing_is_counted() {
 }
 
 #[test]
-fn a_runner_that_is_missing_is_told_from_one_that_says_so_of_something_else() {
+fn a_missing_runner_is_recognized_by_its_message() {
     for (runner, text) in [
         (Runner::Pytest, "/usr/bin/python3: No module named pytest"),
         (Runner::Pytest, "ModuleNotFoundError: No module named 'pytest'"),
@@ -371,7 +383,7 @@ fn a_runner_that_is_missing_is_told_from_one_that_says_so_of_something_else() {
 }
 
 #[test]
-fn a_runner_that_did_not_come_to_its_end_is_told_from_one_that_has_nothing_to_say() {
+fn a_runner_that_exited_early_is_told_from_one_that_prints_no_results() {
     let cargo = "running 1 test\ntest a ... ok\n\ntest result: ok. 1 passed; 0 failed; 0 ignored\n";
     let exit = "  ●  process.exit called with \"0\"";
     for (runner, code, text, reported) in [
@@ -391,14 +403,16 @@ fn a_runner_that_did_not_come_to_its_end_is_told_from_one_that_has_nothing_to_sa
             "running 2 tests\ntest result: ok. 0 passed; 0 failed; 0 ignored; 2 measured",
             true,
         ),
-        (Runner::Cargo, 0, "  Executable unittests src/lib.rs", true),
+        (Runner::Cargo, 0, "    Finished `test` profile", false),
+        (Runner::Cargo, 0, "     Running tests/own_harness.rs (target/debug/deps/own_harness-1)", true),
+        (Runner::Cargo, 0, "     Running tests/a.rs (target/debug/deps/a-1)\nrunning 1 test", false),
         (Runner::Cargo, 101, "error: no test target named `x`", false),
         (Runner::Cargo, 101, "error: it was a test\nerror: test failed, to rerun pass `--test x`", true),
         (
             Runner::Cargo,
             101,
             "running 2 tests\ntest a ... ok\nerror: test failed, to rerun pass `--lib`",
-            true,
+            false,
         ),
         (Runner::Go, 0, "ok  \tp\t(cached)", true),
         (Runner::Go, 1, "go: cannot find main module", false),
@@ -407,14 +421,20 @@ fn a_runner_that_did_not_come_to_its_end_is_told_from_one_that_has_nothing_to_sa
         (Runner::Jest, 0, &format!("{exit}\nTests:       1 passed, 1 total"), true),
         (Runner::Jest, 0, "", true),
         (Runner::Vitest, 0, "", true),
-        (Runner::Nextest, 0, "", true),
+        (Runner::Nextest, 0, "        PASS [   0.005s] (1/2) nx tests::a", false),
+        (Runner::Nextest, 0, "     Summary [   0.005s] 1 test run: 1 passed, 0 skipped", true),
+        (Runner::Pytest, 0, "===== 2 tests collected in 0.01s =====", true),
+        (Runner::Pytest, 0, "1/2 tests collected (1 deselected) in 0.01s", true),
         (Runner::Other, 0, "", true),
     ] {
         assert_eq!(read_with(runner, text, Some(code)).reported, reported, "{runner:?} {code}:\n{text}");
     }
-    for runner in [Runner::Pytest, Runner::Unittest] {
+    for runner in [Runner::Pytest, Runner::Unittest, Runner::Cargo, Runner::Nextest] {
         assert!(Counter::new(runner, false).finish(Some(0)).reported, "{runner:?} is only asked for help");
     }
+    let mut flooded = Counter::new(Runner::Unittest, true);
+    flooded.skip();
+    assert!(!flooded.finish(Some(0)).reported, "the tail of the output was kept, and has no result");
     let mut cut = Counter::new(Runner::Cargo, true);
     cut.line("running 2 tests");
     cut.skip();
@@ -422,7 +442,19 @@ fn a_runner_that_did_not_come_to_its_end_is_told_from_one_that_has_nothing_to_sa
 }
 
 #[test]
-fn the_names_in_a_report_of_pytest_are_its_nodes() {
+fn a_file_that_unittest_cant_load_is_recognized() {
+    for class in ["_FailedTest)", "_FailedTest.test_imp)"] {
+        let text =
+            format!("ERROR: test_imp (unittest.loader.{class}\n\nRan 1 test in 0.000s\n\nFAILED (errors=1)");
+        let found = read_with(Runner::Unittest, &text, Some(1));
+        assert_eq!(found.broken.as_deref(), Some("unittest could not load test_imp"), "{class}");
+    }
+    let text = "ERROR: test_a (tests.test_a.TestIt.test_a)\n\nRan 1 test in 0.000s\n\nFAILED (errors=1)";
+    assert_eq!(read_with(Runner::Unittest, text, Some(1)).broken, None);
+}
+
+#[test]
+fn the_names_in_a_pytest_report_are_node_ids() {
     let case =
         |attributes: &str| format!("<testsuite><testcase {attributes}><failure/></testcase></testsuite>");
     for (attributes, expected) in [

@@ -1,11 +1,11 @@
-//! Files that a runner reads by itself: settings, modules of Python's, links. Where there is a scope, and such a file is outside of it,
-//! what would load code or choose tests is refused.
+//! Checks the files that a runner reads on its own: settings, Python modules, links. With a scope, files outside it that would load code
+//! or choose tests are refused.
 
-mod cargo;
-mod links;
-mod pytest;
-mod python;
+mod cargo_settings;
+mod pytest_settings;
+mod python_modules;
 mod stdlib;
+mod symlinks;
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -17,13 +17,13 @@ use quell_guard::{BUILT_IN, DecisionCode, GUIDE};
 use toml::Spanned;
 use toml::de::DeTable;
 
-use crate::check::{PathWord, Place, Rules, TestCommand, Variables, Verdict, refuse};
+use crate::check::{Checked, PathRole, PathWord, Rules, TestCommand, Variables, refuse};
 use crate::runners::Runner;
 
-pub(crate) use pytest::words as pytest_words;
+pub(crate) use pytest_settings::pytest_setting;
 
-/// How large a file of settings may be.
-const LONGEST: u64 = 4 << 20;
+/// How large a settings file may be, in bytes.
+const MAX_SIZE: u64 = 4 << 20;
 
 /// Checks the files that the runner would read to run these targets.
 pub(crate) fn check(
@@ -31,37 +31,37 @@ pub(crate) fn check(
     paths: &[PathWord],
     variables: &Variables,
     rules: &Rules<'_>,
-) -> Verdict<()> {
+) -> Checked<()> {
     let (scope, runner) = (rules.scope, command.runner);
-    let targets = paths.iter().filter(|word| word.place == Place::Target);
+    let targets = paths.iter().filter(|word| word.role == PathRole::Target);
     let targets: Vec<PathBuf> = targets.map(|word| scope.cwd.join(&word.path)).collect();
     if scope.is_set() {
         let with_cwd: Vec<PathBuf> = targets.iter().cloned().chain([scope.cwd.clone()]).collect();
         match runner {
             Runner::Pytest => {
-                python::check_modules(command, scope)?;
-                pytest::check_warnings(&with_cwd, rules)?;
+                python_modules::check_modules(command, scope)?;
+                pytest_settings::check_warnings(&with_cwd, rules)?;
             }
             Runner::Unittest => {
-                python::check_modules(command, scope)?;
-                python::check_targets(&targets, scope)?;
+                python_modules::check_modules(command, scope)?;
+                python_modules::check_targets(&targets, scope)?;
             }
-            Runner::Cargo | Runner::Nextest => cargo::check(runner, &with_cwd, variables, rules)?,
+            Runner::Cargo | Runner::Nextest => cargo_settings::check(runner, &with_cwd, variables, rules)?,
             Runner::Go | Runner::Jest | Runner::Vitest | Runner::Other => {}
         }
     }
-    links::check(scope, runner, targets)
+    symlinks::check(scope, runner, targets)
 }
 
-/// The directories of the paths, up to the root, with links and without.
-fn above(paths: &[PathBuf]) -> BTreeSet<PathBuf> {
+/// The paths and all directories above them, as written and with links resolved.
+fn with_parents(paths: &[PathBuf]) -> BTreeSet<PathBuf> {
     let real = paths.iter().filter_map(|path| path.canonicalize().ok());
     let all: Vec<PathBuf> = paths.iter().cloned().chain(real).collect();
     all.iter().flat_map(|path| path.ancestors()).map(Path::to_owned).collect()
 }
 
-/// The text of a file; none if it does not exist. A file that can't be read is refused: the runner might be able to.
-pub(crate) fn read(file: &Path) -> Verdict<Option<String>> {
+/// The text of a file, or `None` if it does not exist. A file that quell can't read is refused, as the runner may be able to read it.
+pub(crate) fn read(file: &Path) -> Checked<Option<String>> {
     let absent = [ErrorKind::NotFound, ErrorKind::NotADirectory];
     let found = match fs::metadata(file) {
         Ok(found) if !found.is_file() => return Ok(None),
@@ -69,8 +69,8 @@ pub(crate) fn read(file: &Path) -> Verdict<Option<String>> {
         Err(error) if absent.contains(&error.kind()) => return Ok(None),
         Err(error) => return unreadable(file, &error),
     };
-    if found.len() > LONGEST {
-        return unreadable(file, &format!("it is larger than {LONGEST} bytes"));
+    if found.len() > MAX_SIZE {
+        return unreadable(file, &format!("it is larger than {MAX_SIZE} bytes"));
     }
     match fs::read(file).map(String::from_utf8) {
         Ok(Ok(text)) => Ok(Some(text)),
@@ -79,26 +79,26 @@ pub(crate) fn read(file: &Path) -> Verdict<Option<String>> {
     }
 }
 
-fn parse<'t>(file: &Path, text: &'t str) -> Verdict<Spanned<DeTable<'t>>> {
+fn parse<'t>(file: &Path, text: &'t str) -> Checked<Spanned<DeTable<'t>>> {
     DeTable::parse(text).or_else(|error| unreadable(file, &error))
 }
 
-fn unreadable<T>(file: &Path, why: &dyn Display) -> Verdict<T> {
+fn unreadable<T>(file: &Path, why: &dyn Display) -> Checked<T> {
     let why = why.to_string();
     let first = why.lines().next().unwrap_or_default();
-    let reason = format!("can't read `{}`, which the runner goes by: {first}", file.display());
-    refuse(DecisionCode::OptionNotAllowed, BUILT_IN, reason, "correct that file, or remove it")
+    let reason = format!("can't read `{}`, which the runner reads: {first}", file.display());
+    refuse(DecisionCode::OptionNotAllowed, BUILT_IN, reason, "correct or remove that file")
 }
 
 /// Refuses a setting in a file, unless the policy allows its key.
-fn refuse_setting(file: &Path, key: &str, why: &str, rules: &Rules<'_>) -> Verdict<()> {
-    if rules.names(key) {
+fn refuse_setting(file: &Path, key: &str, why: &str, rules: &Rules<'_>) -> Checked<()> {
+    if rules.allows_by_name(key) {
         return Ok(());
     }
-    let reason = format!("`{key}` in `{}` {why}, and that is outside the scope", file.display());
+    let reason = format!("`{key}` in `{}` {why}, and that file is outside the scope", file.display());
     let hint = format!(
-        "remove it, or have a scope with that file in it, or have the policy allow it: guard.test.allow = \
-         [\"{key}\"]; {GUIDE}"
+        "remove it, use a scope that contains that file, or allow it in the policy: guard.test.allow = [\"{key}\"]; \
+         {GUIDE}"
     );
     refuse(DecisionCode::OptionNotAllowed, "guard.test.allow", reason, hint)
 }

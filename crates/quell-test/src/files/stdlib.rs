@@ -1,7 +1,7 @@
-//! The modules that Python itself brings, of versions 3.8 to 3.14.
+//! The modules of Python's standard library, versions 3.8 to 3.14.
 
-/// Those that a file in the working directory could take the place of. Without `test`, `lib2to3` and others that no runner loads:
-/// `test` is a common name for a project's own tests.
+/// The modules that a file in the working directory could replace. Without `test`, `lib2to3` and others that no runner loads: `test` is
+/// a common name for a project's own tests.
 pub(super) const MODULES: &str = "\
     __future__ _abc _aix_support _android_support _apple_support _ast _ast_unparse _asyncio _bisect \
     _blake2 _bootsubprocess _bz2 _codecs _codecs_cn _codecs_hk _codecs_iso2022 _codecs_jp _codecs_kr \

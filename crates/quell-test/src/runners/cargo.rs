@@ -1,13 +1,20 @@
 //! `cargo test` and `cargo nextest run`.
 
 use super::{Runner, RunnerTable};
-use crate::check::{NEVER, NUMBER, OptionStyle, Options, PathWord, Place, Rules, Verdict, is_among};
+use crate::check::{Checked, NEVER, NUMBER, OptionStyle, Options, PathRole, PathWord, Rules, is_among};
 
 pub(super) const TEST: RunnerTable = table("cargo test");
 pub(super) const NEXTEST: RunnerTable = table("cargo nextest");
 
 const fn table(name: &'static str) -> RunnerTable {
-    RunnerTable { name, options: OPTIONS, end: "--", behind: Some(&LIBTEST), verbs: "", target: no_target }
+    RunnerTable {
+        name,
+        options: OPTIONS,
+        separator: "--",
+        program_options: Some(&LIBTEST),
+        verbs: "",
+        parse_target: no_target,
+    }
 }
 
 const OPTIONS: Options = Options {
@@ -23,19 +30,19 @@ const OPTIONS: Options = Options {
     choices: &[
         ("-j --jobs --build-jobs --retries --test-threads --max-fail", NUMBER),
         ("--color", "auto always never"),
-        // A file, which has a dot in its name, says which linker is run.
+        // A target file, which has a dot in its name, can name a linker.
         ("--target", "~"),
         (
             "-Z --config --target-dir --config-file --tool-config-file --user-config-file --archive-file",
             NEVER,
         ),
     ],
-    paths: &[("--manifest-path", Place::Target)],
+    paths: &[("--manifest-path", PathRole::Target)],
     wide: "-p --package --workspace --all",
     plugins: "",
 };
 
-/// Options of the program that rustc builds from tests.
+/// Options of the test program that rustc builds.
 const LIBTEST: Options = Options {
     style: OptionStyle::Unix,
     flags: "\
@@ -48,12 +55,12 @@ const LIBTEST: Options = Options {
     plugins: "",
 };
 
-/// cargo's words are patterns for the names of tests.
-fn no_target(_: &str, _: &Rules<'_>) -> Verdict<Vec<PathWord>> {
+/// Positional words of cargo are patterns for the names of tests, not paths.
+fn no_target(_: &str, _: &Rules<'_>) -> Checked<Vec<PathWord>> {
     Ok(Vec::new())
 }
 
-/// What cargo is to do, behind a toolchain and options of its own.
+/// The runner that a cargo subcommand calls. Skips a toolchain and cargo's own options.
 pub(crate) fn cargo_verb(words: &[String]) -> Option<Runner> {
     let mut words = words.iter().map(String::as_str);
     loop {
@@ -67,9 +74,9 @@ pub(crate) fn cargo_verb(words: &[String]) -> Option<Runner> {
     }
 }
 
-/// Whether rustup itself gives this name to a toolchain: a channel, one with a date, or a version. Any other name can be linked to
-/// any directory.
-pub(crate) fn is_official(name: &str) -> bool {
+/// Whether a toolchain has an official name: a channel, a channel with a date, or a version. `rustup toolchain link` can give any other
+/// name to any directory.
+pub(crate) fn is_official_toolchain(name: &str) -> bool {
     let (channel, date) = name.split_once('-').unwrap_or((name, "2000-01-01"));
     let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     let is_date = date.split('-').map(str::len).eq([4, 2, 2]) && date.split('-').all(is_number);

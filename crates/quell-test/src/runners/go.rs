@@ -3,7 +3,7 @@
 use quell_guard::{BUILT_IN, DecisionCode};
 
 use super::RunnerTable;
-use crate::check::{NEVER, NUMBER, OptionStyle, Options, PathWord, Place, Rules, Verdict, refuse};
+use crate::check::{Checked, NEVER, NUMBER, OptionStyle, Options, PathRole, PathWord, Rules, refuse};
 
 pub(super) const TABLE: RunnerTable = RunnerTable {
     name: "go test",
@@ -20,28 +20,28 @@ pub(super) const TABLE: RunnerTable = RunnerTable {
             ("-ldflags -gcflags -gccgoflags -asmflags -buildmode -compiler -installsuffix", NEVER),
         ],
         paths: &[
-            ("-o", Place::Output("test out bin exe")),
+            ("-o", PathRole::Output("test out bin exe")),
             (
                 "-coverprofile -cpuprofile -memprofile -blockprofile -mutexprofile -trace",
-                Place::Output("out cov prof pprof profile trace txt"),
+                PathRole::Output("out cov prof pprof profile trace txt"),
             ),
         ],
         wide: "",
         plugins: "",
     },
-    end: "-args",
-    behind: None,
+    separator: "-args",
+    program_options: None,
     verbs: "",
-    target: package,
+    parse_target: package,
 };
 
 /// A directory as go writes it: `.`, `./pkg`, `./pkg/...`, `/srv/app/pkg`.
-fn package(word: &str, rules: &Rules<'_>) -> Verdict<Vec<PathWord>> {
+fn package(word: &str, rules: &Rules<'_>) -> Checked<Vec<PathWord>> {
     let stem = word.strip_suffix("/...").unwrap_or(word);
-    let found = rules.path(stem, Place::Target, true)?;
+    let found = rules.path(stem, PathRole::Target, true)?;
     if stem == "." || stem.starts_with("./") || stem.starts_with('/') {
         return Ok(vec![found]);
     }
-    let reason = format!("go takes `{}` for a package from anywhere", found.path);
+    let reason = format!("go reads `{}` as an import path, which can be anywhere", found.path);
     refuse(DecisionCode::PathOutsideScope, BUILT_IN, reason, format!("write ./{}", found.path))
 }

@@ -1,7 +1,7 @@
 //! jest and vitest.
 
 use super::RunnerTable;
-use crate::check::{NUMBER, OptionStyle, Options, PathWord, Place, Rules, Verdict};
+use crate::check::{Checked, NUMBER, OptionStyle, Options, PathRole, PathWord, Rules};
 
 pub(super) const JEST: RunnerTable = RunnerTable {
     name: "jest",
@@ -20,7 +20,7 @@ pub(super) const JEST: RunnerTable = RunnerTable {
             ("--shard", "#/#"),
             ("--coverageProvider", "babel v8"),
             ("--env --testEnvironment", "node jsdom"),
-            // What jest does anyway.
+            // The defaults of jest.
             (
                 "-c --config",
                 "jest.config.js jest.config.ts jest.config.mjs jest.config.cjs jest.config.mts jest.config.cts \
@@ -28,17 +28,17 @@ pub(super) const JEST: RunnerTable = RunnerTable {
             ),
         ],
         paths: &[
-            ("--rootDir --testPathPattern= --testPathPatterns=", Place::Target),
-            ("--outputFile", Place::Output("json")),
-            ("--coverageDirectory", Place::OutputDir),
+            ("--rootDir --testPathPattern= --testPathPatterns=", PathRole::Target),
+            ("--outputFile", PathRole::Output("json")),
+            ("--coverageDirectory", PathRole::OutputDir),
         ],
         wide: "",
         plugins: "",
     },
-    end: "",
-    behind: None,
+    separator: "",
+    program_options: None,
     verbs: "",
-    target: pattern,
+    parse_target: pattern,
 };
 
 pub(super) const VITEST: RunnerTable = RunnerTable {
@@ -68,7 +68,7 @@ pub(super) const VITEST: RunnerTable = RunnerTable {
                 "--reporter",
                 "basic default dot github-actions hanging-process json junit tap tap-flat tree verbose",
             ),
-            // What vitest does anyway.
+            // The defaults of vitest.
             (
                 "-c --config",
                 "vitest.config.js vitest.config.ts vitest.config.mjs vitest.config.cjs vitest.config.mts \
@@ -77,20 +77,20 @@ pub(super) const VITEST: RunnerTable = RunnerTable {
             ),
         ],
         paths: &[
-            ("-r --root --dir", Place::Target),
-            ("--outputFile", Place::Output("json xml html txt tap")),
-            ("--coverage.reportsDirectory", Place::OutputDir),
+            ("-r --root --dir", PathRole::Target),
+            ("--outputFile", PathRole::Output("json xml html txt tap")),
+            ("--coverage.reportsDirectory", PathRole::OutputDir),
         ],
         wide: "",
         plugins: "",
     },
-    end: "--",
-    behind: None,
+    separator: "--",
+    program_options: None,
     verbs: "run watch dev bench list",
-    target: pattern,
+    parse_target: pattern,
 };
 
-/// Their words are patterns. Only with a narrow scope they have to name something that exists.
-fn pattern(word: &str, rules: &Rules<'_>) -> Verdict<Vec<PathWord>> {
-    Ok(vec![rules.path(word, Place::Target, rules.scope.is_narrow())?])
+/// Positional words are patterns. With a narrow scope they must name an existing file or directory.
+fn pattern(word: &str, rules: &Rules<'_>) -> Checked<Vec<PathWord>> {
+    Ok(vec![rules.path(word, PathRole::Target, rules.scope.is_narrow())?])
 }

@@ -1,4 +1,4 @@
-//! The test runners that quell knows: one table for each, in a file of its own.
+//! The known test runners, with a table of options for each.
 
 mod cargo;
 mod go;
@@ -6,12 +6,12 @@ mod jest;
 mod pytest;
 mod unittest;
 
-pub(crate) use cargo::{cargo_verb, is_official};
-pub(crate) use pytest::{adds_nothing, split_words};
+pub(crate) use cargo::{cargo_verb, is_official_toolchain};
+pub(crate) use pytest::{clears_addopts, shlex_split};
 
-use crate::check::{Options, PathWord, Rules, Verdict};
+use crate::check::{Checked, Options, PathWord, Rules, is_among};
 
-/// A program that runs tests, known by the way in which it is called.
+/// A test runner, recognized by the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Runner {
     /// `pytest`, `python -m pytest`.
@@ -30,23 +30,23 @@ pub(crate) enum Runner {
     Other,
 }
 
-/// What is known of a runner.
+/// The command line of a runner.
 pub(crate) struct RunnerTable {
-    /// What people call it, and what a policy may allow it by.
+    /// Its name in messages and in `guard.test.commands`.
     pub name: &'static str,
     pub options: Options,
-    /// The word behind which its own words end; what follows is read by the tests' program.
-    pub end: &'static str,
-    /// The options of that program, if they are known.
-    pub behind: Option<&'static Options>,
-    /// Words that may stand before its own, such as `run`.
+    /// The word that ends the runner's own arguments. The test program reads the words after it. Empty if there is none.
+    pub separator: &'static str,
+    /// The options of the test program, if they are known.
+    pub program_options: Option<&'static Options>,
+    /// Subcommands that may be the first positional word, such as `run`.
     pub verbs: &'static str,
-    /// The paths that a word names which is not an option.
-    pub target: fn(&str, &Rules<'_>) -> Verdict<Vec<PathWord>>,
+    /// Returns the paths that a positional word names.
+    pub parse_target: fn(&str, &Rules<'_>) -> Checked<Vec<PathWord>>,
 }
 
 impl Runner {
-    /// Its table; none for a command that is not a known runner.
+    /// `None` for a command that is not a known runner.
     pub fn table(self) -> Option<&'static RunnerTable> {
         match self {
             Self::Pytest => Some(&pytest::TABLE),
@@ -62,6 +62,19 @@ impl Runner {
 
     pub fn name(self) -> &'static str {
         self.table().map_or("this command", |table| table.name)
+    }
+
+    /// Whether the runner prints or writes its results at its end if it has these arguments.
+    pub fn reports(self, own: &[String]) -> bool {
+        let has = |list: &str| own.iter().any(|word| is_among(list, word.split('=').next().unwrap_or(word)));
+        let asks = has("-h --help -V --version");
+        match self {
+            Self::Pytest | Self::Unittest => !asks && !has("--markers"),
+            // Examples are only built. A format such as JSON has no line `test result`.
+            Self::Cargo => !asks && !has("--no-run --list --example --examples --format"),
+            Self::Nextest => !asks && !has("--no-run") && has("run r"),
+            Self::Go | Self::Jest | Self::Vitest | Self::Other => false,
+        }
     }
 
     pub fn is_cargo(self) -> bool {

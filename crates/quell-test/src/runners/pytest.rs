@@ -2,11 +2,17 @@
 
 use super::RunnerTable;
 use crate::check::{
-    LOG, NEVER, NO_DOT, NUMBER, OptionStyle, Options, PathWord, Place, Rules, Verdict, check_target,
+    Checked, LOG, NEVER, NO_DOT, NUMBER, OptionStyle, Options, PathRole, PathWord, Rules, check_target,
 };
 
-pub(super) const TABLE: RunnerTable =
-    RunnerTable { name: "pytest", options: OPTIONS, end: "", behind: None, verbs: "", target: node };
+pub(super) const TABLE: RunnerTable = RunnerTable {
+    name: "pytest",
+    options: OPTIONS,
+    separator: "",
+    program_options: None,
+    verbs: "",
+    parse_target: node,
+};
 
 const OPTIONS: Options = Options {
     style: OptionStyle::Unix,
@@ -35,30 +41,30 @@ const OPTIONS: Options = Options {
         ("--asyncio-mode", "auto strict"),
         ("--import-mode", "prepend importlib"),
         ("--assert", "plain rewrite"),
-        // Python imports the module of a category that has a dot in it.
+        // With a dot in the category, Python imports a module.
         ("-W --pythonwarnings", NO_DOT),
-        // The directory of a module with a dot is known only when the package has been loaded.
+        // To find a module with a dot in its name, coverage imports the package.
         ("--cov=", "~ ."),
         (
             "--cov-report",
             "term term-missing term:skip-covered term-missing:skip-covered html html:htmlcov html:coverage xml \
              xml:coverage.xml json json:coverage.json lcov lcov:lcov.info lcov:coverage.lcov",
         ),
-        // Other parts of pytest define options with values: without them the value would be a target.
+        // Not every plugin: without one that defines an option with a value, that value would be a target.
         ("-p", "no:cacheprovider no:randomly no:random_order no:warnings no:xdist no:sugar no:cov"),
-        // What pytest does anyway.
+        // The defaults of pytest.
         ("-c --config-file", "pytest.toml .pytest.toml pytest.ini .pytest.ini pyproject.toml tox.ini"),
         ("--rootdir --confcutdir", "."),
         ("-o --override-ini", SETTINGS),
         ("--cov-config --pdbcls --pastebin --log-format --log-date-format --log-file-format", NEVER),
     ],
     paths: &[
-        ("--junitxml --junit-xml", Place::Output("xml")),
+        ("--junitxml --junit-xml", PathRole::Output("xml")),
         ("--log-file --debug=", LOG),
-        ("--html=", Place::Output("html")),
-        ("--benchmark-json= --json-report-file=", Place::Output("json")),
-        ("--report-log=", Place::Output("json jsonl log")),
-        ("--basetemp", Place::OutputDir),
+        ("--html=", PathRole::Output("html")),
+        ("--benchmark-json= --json-report-file=", PathRole::Output("json")),
+        ("--report-log=", PathRole::Output("json jsonl log")),
+        ("--basetemp", PathRole::OutputDir),
     ],
     wide: "",
     plugins: "\
@@ -66,25 +72,25 @@ const OPTIONS: Options = Options {
         --cov-report --randomly-seed --random-order-seed --hypothesis-seed --asyncio-mode",
 };
 
-/// Settings that load no code, choose no tests and write no file.
+/// Settings that don't load code, choose tests or write files.
 const SETTINGS: &str = "\
     addopts= asyncio_default_fixture_loop_scope=* asyncio_mode=* console_output_style=* faulthandler_timeout=* \
     junit_family=* junit_logging=* junit_suite_name=* log_cli=* log_cli_level=* log_level=* log_file_level=* \
     markers=* timeout=* xfail_strict=*";
 
-/// The file of `tests/test_a.py::test_x[1]`. Some versions of pytest cut at the first bracket, also before the colons, and
-/// some don't: both results have to be good.
-fn node(word: &str, rules: &Rules<'_>) -> Verdict<Vec<PathWord>> {
+/// The file of `tests/test_a.py::test_x[1]`. Some versions of pytest cut at the first bracket even before the colons, so both readings are
+/// checked.
+fn node(word: &str, rules: &Rules<'_>) -> Checked<Vec<PathWord>> {
     let (file, name) = word.split_once("::").unwrap_or((word, ""));
     if name.chars().any(char::is_control) {
         check_target(word, &rules.roots)?;
     }
     let short = file.split_once('[').map(|(short, _)| short);
-    [file].into_iter().chain(short).map(|file| rules.path(file, Place::Target, true)).collect()
+    [file].into_iter().chain(short).map(|file| rules.path(file, PathRole::Target, true)).collect()
 }
 
-/// Whether pytest is told to take no words from its files: `-o addopts=`.
-pub(crate) fn adds_nothing(words: &[String]) -> bool {
+/// Whether `-o addopts=` tells pytest to ignore the `addopts` of its files.
+pub(crate) fn clears_addopts(words: &[String]) -> bool {
     // `-qo` is `-q -o`.
     let is_option = |word: &str| {
         let letters = word
@@ -100,9 +106,9 @@ pub(crate) fn adds_nothing(words: &[String]) -> bool {
     words.iter().any(glued) || words.windows(2).any(|pair| is_option(&pair[0]) && pair[1] == "addopts=")
 }
 
-/// The words in PYTEST_ADDOPTS or `addopts`, split as Python's shlex does it: only four characters are blanks, and between double
-/// quotes a backslash escapes itself and the quote alone.
-pub(crate) fn split_words(text: &str) -> Vec<String> {
+/// Splits PYTEST_ADDOPTS or `addopts` as Python's shlex does: only four characters are whitespace, and inside double quotes a backslash
+/// escapes only itself and the quote.
+pub(crate) fn shlex_split(text: &str) -> Vec<String> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {

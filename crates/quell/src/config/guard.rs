@@ -10,7 +10,7 @@ use toml::Spanned;
 use toml::de::DeValue;
 
 use super::keys::Problem;
-use super::{Layer, file, suggest};
+use super::{Layer, settings_file, suggest};
 
 /// The policy of the machine. It belongs to root and is read first.
 pub(crate) const MACHINE_FILE: &str = "/etc/quell/guard.toml";
@@ -96,7 +96,9 @@ impl PolicyForm {
     /// Reads a value of this form.
     pub(crate) fn read(self, value: Spanned<DeValue<'_>>) -> Result<Value, Problem> {
         match self {
-            Self::MaxEffect => file::word(&file::read::<String>(value)?).map(Value::Effect),
+            Self::MaxEffect => {
+                settings_file::variant(&settings_file::read::<String>(value)?).map(Value::Effect)
+            }
             Self::Deny => words(value, verb),
             Self::Adds(word, _) => words(value, word),
             // An empty list would allow everything, while its author meant to allow nothing.
@@ -108,18 +110,18 @@ impl PolicyForm {
             Self::Pid if value.get_ref().as_integer().is_some_and(|number| number.radix() != 10) => {
                 Err(Problem::new("must be a whole number", ""))
             }
-            Self::Pid => match file::read(value)? {
+            Self::Pid => match settings_file::read(value)? {
                 small @ 0..2 => Err(Problem::new(format!("`{small}` is too small"), "2 is the least")),
                 pid => Ok(Value::Number(pid)),
             },
-            Self::Flag => file::read(value).map(Value::Flag),
-            Self::Variable => variable(file::read(value)?).map(Value::Text),
+            Self::Flag => settings_file::read(value).map(Value::Flag),
+            Self::Variable => variable(settings_file::read(value)?).map(Value::Text),
         }
     }
 }
 
 fn words(value: Spanned<DeValue<'_>>, word: Word) -> Result<Value, Problem> {
-    let words: Vec<String> = file::read(value)?;
+    let words: Vec<String> = settings_file::read(value)?;
     words.into_iter().map(word).collect::<Result<_, _>>().map(Value::Words)
 }
 
@@ -181,6 +183,17 @@ impl Rule {
     /// set.
     pub(crate) fn needs_trust(&self) -> bool {
         self.allows() || self.key == "guard.test.approval_variable"
+    }
+
+    /// Whether the rule says what approves a test run, and a stronger file requires the approval: that file says what approves, too.
+    pub(crate) fn approves_for_stronger(&self, layer: Layer, before: &[(&str, Layer)]) -> bool {
+        self.key == "guard.test.approval_variable"
+            && before.iter().any(|&(key, of)| key == "guard.test.approval" && of != layer)
+    }
+
+    /// Whether the rule changes nothing. It is not among the keys that a file has set.
+    pub(crate) fn is_void(&self) -> bool {
+        matches!(self.value, Value::Flag(false))
     }
 
     /// Removes absolute paths from a scope, because they would allow more than the default. Returns the number of remaining paths

@@ -9,7 +9,7 @@ use toml::Spanned;
 use toml::de::DeValue;
 
 use super::keys::{Problem, nonzero};
-use super::{file, find};
+use super::{find, settings_file};
 
 /// The default timeout of a hook.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -34,7 +34,7 @@ struct HookTable {
 
 /// A hook as `config show` prints it.
 pub(crate) fn describe(hook: &Hook) -> String {
-    let on: Vec<String> = hook.on.iter().map(|event| word(*event)).collect();
+    let on: Vec<String> = hook.on.iter().map(|event| event_name(*event)).collect();
     let action = match &hook.action {
         HookAction::Run(argv) => format!("run {}", argv.join(" ")),
         HookAction::Append(path) => format!("append {}", path.display()),
@@ -42,14 +42,14 @@ pub(crate) fn describe(hook: &Hook) -> String {
     format!("{}: {action}", on.join(","))
 }
 
-fn word(event: HookEvent) -> String {
+fn event_name(event: HookEvent) -> String {
     serde_json::to_value(event).ok().and_then(|word| Some(word.as_str()?.to_owned())).unwrap_or_default()
 }
 
 /// Reads and checks one hook.
 pub(crate) fn read(value: Spanned<DeValue<'_>>, file: &Path, home: Option<&Path>) -> Result<Hook, Problem> {
     let HookTable { on, run, append, timeout } =
-        file::read(value).map_err(|problem| problem.below("hooks"))?;
+        settings_file::read(value).map_err(|problem| problem.below("hooks"))?;
     let on = on.ok_or_else(|| Problem::new("a hook without `on` is never called", EXAMPLES[0].1))?;
     let action = match (run, append) {
         (Some(run), None) => field("hooks.run", run, |run| command(run, file, home))?,

@@ -7,7 +7,7 @@ use quell_core::{RestartPolicy, Signal, parse_duration, parse_size};
 use toml::Spanned;
 use toml::de::DeValue;
 
-use super::{Config, file, hooks, suggest};
+use super::{Config, hooks, settings_file, suggest};
 
 /// How a setting is written in a file. In a variable everything is text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,8 +26,8 @@ impl Form {
     /// The value of a file as text. An error if it has another form.
     pub(crate) fn text(self, value: Spanned<DeValue<'_>>) -> Result<String, Problem> {
         match self {
-            Self::Text => file::read(value),
-            Self::Flag => file::read(value).map(|flag: bool| flag.to_string()),
+            Self::Text => settings_file::read(value),
+            Self::Flag => settings_file::read(value).map(|flag: bool| flag.to_string()),
             Self::Count => match value.get_ref() {
                 // A number in another base is not a count.
                 DeValue::Integer(number) if number.radix() == 10 => Ok(number.as_str().to_owned()),
@@ -35,7 +35,7 @@ impl Form {
                 _ => Err(plain("must be a whole number or \"none\"")),
             },
             Self::Words => {
-                let words: Vec<String> = file::read(value)?;
+                let words: Vec<String> = settings_file::read(value)?;
                 match words.iter().find(|word| word.is_empty() || word.contains(',')) {
                     Some(bad) => Err(plain(format!("`{bad}` is not a name"))),
                     None => Ok(words.join(",")),
@@ -163,10 +163,10 @@ pub(crate) const KEYS: &[Key] = &[
     key("stop.grace", Form::Text, "5s", |c, t| put(&mut c.stop.grace, duration(t))),
     key("stop.signal", Form::Text, "TERM", |c, t| put(&mut c.stop.signal, signal(t))),
     key("stop.verify", Form::Text, "10s", |c, t| put(&mut c.stop.verify, nonzero(t))),
-    key("stop.ask", Form::Text, "tree", |c, t| put(&mut c.stop.ask, file::word(t))),
+    key("stop.ask", Form::Text, "tree", |c, t| put(&mut c.stop.ask, settings_file::variant(t))),
     key("start.max_log", Form::Text, "64M", |c, t| put(&mut c.start.max_log, log_size(t))),
-    key("start.contain", Form::Text, "auto", |c, t| put(&mut c.start.contain, file::word(t))),
-    key("start.until", Form::Text, "root", |c, t| put(&mut c.start.until, file::word(t))),
+    key("start.contain", Form::Text, "auto", |c, t| put(&mut c.start.contain, settings_file::variant(t))),
+    key("start.until", Form::Text, "root", |c, t| put(&mut c.start.until, settings_file::variant(t))),
     key("start.wait_ready", Form::Text, "30s", |c, t| put(&mut c.start.wait_ready, nonzero(t))),
     key("start.restart", Form::Text, "no", |c, t| put(&mut c.start.restart.policy, choice(t, &RESTART))),
     key("start.restart_limit", Form::Count, "10", |c, t| put(&mut c.start.restart.limit, optional(t, count))),
@@ -174,7 +174,9 @@ pub(crate) const KEYS: &[Key] = &[
     key("start.restart_max_delay", Form::Text, "60s", |c, t| {
         put(&mut c.start.restart.max_delay, duration(t))
     }),
-    key("start.on_owner_exit", Form::Text, "stop", |c, t| put(&mut c.start.on_owner_exit, file::word(t))),
+    key("start.on_owner_exit", Form::Text, "stop", |c, t| {
+        put(&mut c.start.on_owner_exit, settings_file::variant(t))
+    }),
     key("start.mask", Form::Words, "", |c, t| put(&mut c.start.mask, variables(t))),
     key("test.timeout", Form::Text, "30m", |c, t| put(&mut c.test.timeout, optional(t, nonzero))),
     key("gc.auto", Form::Flag, "true", |c, t| put(&mut c.gc.auto, choice(t, &FLAGS))),

@@ -4,13 +4,17 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
+use quell_core::Mask;
 use quell_guard::Policy;
 
-use super::file::{self, Settings};
 use super::find::{FileOwner, Here};
 use super::keys::{Form, KEYS, Key, Problem, SECTIONS, one_line};
+use super::settings_file::{self, Settings};
 use super::{Config, ConfigFile, Layer, SettingOrigin, Sourced, find, guard, hooks, suggest};
 use crate::Error;
+
+/// The variable of `start.mask`.
+const MASK_VARIABLE: &str = "QUELL_START_MASK";
 
 /// Tables that can only be set in files, not by variables.
 const FILE_SECTIONS: [&str; 3] = ["guard", "hooks", "trust"];
@@ -65,6 +69,17 @@ impl Config {
         let _ = loaded.read_files(&Here::now(), &environment, |_| Ok(()));
         let Policy { max_effect, deny, .. } = loaded.config.guard;
         Policy { max_effect, deny, ..Policy::default() }
+    }
+
+    /// The masked values by all settings that can be read. Used for messages about settings that can't be used.
+    pub fn readable_mask_here() -> Mask {
+        let environment = Environment::new(std::env::vars_os());
+        let mut loaded = Loaded::defaults();
+        let _ = loaded.read_files(&Here::now(), &environment, |_| Ok(()));
+        let names = environment.0.get(OsStr::new(MASK_VARIABLE)).map(|names| names.to_string_lossy());
+        let names = names.iter().flat_map(|names| names.split(',')).map(|name| name.trim().to_owned());
+        loaded.config.start.mask.extend(names);
+        loaded.config.mask()
     }
 
     /// Whether quell reads settings from `path`, or would if the file existed. `path` contains no links.
@@ -169,7 +184,8 @@ impl Loaded {
             Layer::User | Layer::Project => FileOwner::UserOrRoot,
         };
         let text = find::read(path, whose)?;
-        let Settings { values, hooks, guard, trusted: trusts } = file::parse(path, layer, home, &text)?;
+        let Settings { values, hooks, guard, trusted: trusts } =
+            settings_file::parse(path, layer, home, &text)?;
         let ruled = self.files.iter().any(|file| file.layer == Layer::Machine);
         self.files.push(ConfigFile { layer, path: path.to_owned(), trusted });
         for setting in values {
@@ -204,6 +220,13 @@ impl Loaded {
                 self.distrust(path, line, key);
                 continue;
             }
+            if rule.approves_for_stronger(layer, &before) {
+                let path = path.display();
+                self.warnings.push(format!(
+                    "{path}:{line}: {key} is ignored, because a stronger file requires approval"
+                ));
+                continue;
+            }
             if !trusted && let Some(left) = rule.drop_absolute_scopes() {
                 self.distrust(path, line, "an absolute path in guard.test.scope");
                 if left == 0 {
@@ -217,7 +240,9 @@ impl Loaded {
                 ));
             }
             rule.put(&mut self.config.guard, layer, &before);
-            self.ruled.push((key, layer));
+            if !rule.is_void() {
+                self.ruled.push((key, layer));
+            }
             self.show(key.into(), rule.value.text(), layer.origin(path, line));
         }
         if let Some((directories, line)) = trusts {
@@ -323,7 +348,8 @@ impl Environment {
             }
             let name = one_line(&name.to_string_lossy());
             let Some(rest) = name.strip_prefix("QUELL_") else { continue };
-            if name == approval
+            // The default is known, also if the policy names another variable.
+            if [approval, guard::APPROVAL].contains(&name.as_str())
                 || OTHERS.contains(&name.as_str())
                 || DEVELOPMENT.split(' ').any(|known| known == rest)
             {

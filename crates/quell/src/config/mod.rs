@@ -4,21 +4,23 @@
 //! `keys.rs` has the one table of all settings with their defaults. Each layer provides texts, which the readers in that table
 //! parse into the fields of [`Config`]. An invalid text is an error in every layer, even if a stronger layer overrides it.
 
-mod file;
 mod find;
 mod guard;
 mod hooks;
 mod keys;
 mod load;
 mod origin;
+mod settings_file;
 mod suggest;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use quell_core::{Contain, Hook, Mask, OnOwnerExit, RestartRules, StopPlan, Until};
+use quell_core::{Contain, Hook, JobRequest, Mask, OnOwnerExit, RestartRules, StopPlan, Until};
 use quell_guard::Policy;
+
+use crate::GcRules;
 
 pub use load::Loaded;
 pub use origin::{ConfigFile, FileLine, Layer, SettingOrigin, Sourced};
@@ -93,6 +95,18 @@ pub struct StartConfig {
 }
 
 impl Config {
+    /// Applies the settings for all jobs to a request, without hooks for a hook's own command.
+    pub fn configure(&self, request: &mut JobRequest) {
+        request.stop = self.stop;
+        request.contain = self.start.contain;
+        request.until = self.start.until;
+        request.mask = self.start.mask.clone();
+        // Only with hooks: the check for a hook's own command reads all ancestors.
+        if !self.hooks.is_empty() && !quell_keeper::is_below_a_helper() {
+            request.hooks = self.hooks.clone();
+        }
+    }
+
     /// The masked values, from the environment of this process.
     pub fn mask(&self) -> Mask {
         self.mask_with(&[], &[])
@@ -128,6 +142,19 @@ pub struct GcConfig {
     pub max_size: Option<u64>,
 }
 
+impl GcConfig {
+    /// The rules for a gc.
+    pub fn rules(&self) -> GcRules {
+        GcRules {
+            max_age: self.max_age,
+            // There can't be more than that.
+            max_count: self.max_count.map(|count| usize::try_from(count).unwrap_or(usize::MAX)),
+            max_size: self.max_size,
+            force: false,
+        }
+    }
+}
+
 /// How readiness is checked: `[ready]`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadyConfig {
@@ -144,7 +171,7 @@ pub mod fuzzing {
     /// Parses the text of a configuration file.
     pub fn read(text: &str) -> Result<(), String> {
         let path = std::path::Path::new("/etc/quell.toml");
-        let read = super::file::parse(path, super::Layer::User, Some("/home/u".as_ref()), text);
+        let read = super::settings_file::parse(path, super::Layer::User, Some("/home/u".as_ref()), text);
         read.map(drop).map_err(|error| error.to_string())
     }
 }

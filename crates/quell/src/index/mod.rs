@@ -5,7 +5,7 @@
 //! a file that has been replaced. If the file can't be used at all (a home that is read-only, a full disk, a lock that is never
 //! released), the same index is made in memory for one question, which is slow but correct.
 
-mod file;
+mod database;
 mod ingest;
 mod lock;
 mod row;
@@ -107,19 +107,19 @@ impl Index {
         }
         for _ in 0..TRIES {
             let in_use = lock::share(home)?;
-            match file::open(home) {
-                file::OpenedIndex::Good(db, making) if Some(making) != damaged => {
+            match database::open(home) {
+                database::OpenedIndex::Good(db, making) if Some(making) != damaged => {
                     return Some(Self { db, making: Some(making), _in_use: Some(in_use) });
                 }
-                file::OpenedIndex::Unusable => return None,
-                file::OpenedIndex::Good(..) | file::OpenedIndex::Bad => drop(in_use),
+                database::OpenedIndex::Unusable => return None,
+                database::OpenedIndex::Good(..) | database::OpenedIndex::Bad => drop(in_use),
             }
             let _alone = lock::alone(home)?;
             // Another process may have done it meanwhile.
-            match file::open(home) {
-                file::OpenedIndex::Good(_, making) if Some(making) != damaged => {}
-                file::OpenedIndex::Unusable => return None,
-                file::OpenedIndex::Good(..) | file::OpenedIndex::Bad => file::make(home).ok()?,
+            match database::open(home) {
+                database::OpenedIndex::Good(_, making) if Some(making) != damaged => {}
+                database::OpenedIndex::Unusable => return None,
+                database::OpenedIndex::Good(..) | database::OpenedIndex::Bad => database::make(home).ok()?,
             }
         }
         None
@@ -128,7 +128,7 @@ impl Index {
     /// The same in memory, only from the records.
     fn in_memory(home: &Home) -> Result<Self, Fail> {
         let mut db = Connection::open_in_memory()?;
-        file::lay_out(&db)?;
+        database::lay_out(&db)?;
         ingest::add_all(&mut db, home)?;
         Ok(Self { db, making: None, _in_use: None })
     }
@@ -136,9 +136,9 @@ impl Index {
     /// Adds what has ended since the last time; and, once after each boot, what a power cut may have removed from the index.
     fn catch_up(&mut self, home: &Home) -> Result<(), Fail> {
         let boot = quell_sys::boot_id();
-        if file::boot_of(&self.db)?.as_deref() != Some(boot.as_str()) {
+        if database::boot_of(&self.db)?.as_deref() != Some(boot.as_str()) {
             self.reconcile(home)?;
-            file::set_boot(&self.db, &boot)?;
+            database::set_boot(&self.db, &boot)?;
         }
         ingest::add_done(&mut self.db, home)
     }

@@ -141,7 +141,7 @@ impl Row {
             json(&view.tags),
             self.size.cast_signed(),
             boot,
-            view.cause.as_ref().map(word),
+            view.cause.as_ref().map(variant_name),
             view.outcome.as_ref().and_then(kind),
             code,
             view.verdict.as_ref().and_then(kind),
@@ -176,7 +176,7 @@ fn json(value: &impl Serialize) -> String {
 }
 
 /// The word that serde writes for a variant without fields.
-fn word(value: &impl Serialize) -> String {
+fn variant_name(value: &impl Serialize) -> String {
     json(value).trim_matches('"').to_owned()
 }
 

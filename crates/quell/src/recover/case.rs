@@ -19,8 +19,8 @@ pub(crate) enum RecoveryCase {
     Kept,
     /// Its program never ran.
     NeverRan(Option<Box<JobSpec>>),
-    /// It has ended already.
-    Ended,
+    /// It has ended already. Its receipt may be missing.
+    Ended(LostJob),
     /// It ran before the host was restarted: no process of it can be alive.
     Rebooted(LostJob),
     /// It may be alive.
@@ -33,7 +33,7 @@ impl RecoveryCase {
         match self {
             Self::Kept => "it has a keeper",
             Self::NeverRan(_) => "its program never ran",
-            Self::Ended => "it has ended already",
+            Self::Ended(_) => "it has ended already",
             Self::Rebooted(_) => "it is of another boot",
             Self::Lost(_) => "its keepers are gone",
         }
@@ -44,7 +44,7 @@ impl RecoveryCase {
         let failed = |error| Error::Io { path: job.dir().to_owned(), error };
         let is_damaged =
             |error: &io::Error| matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidData);
-        let spec = match job.spec() {
+        let spec = match job.recorded_spec() {
             Ok(spec) => Some(Box::new(spec)),
             Err(error) if is_damaged(&error) => None,
             Err(error) => return Err(failed(error)),
@@ -84,7 +84,7 @@ impl RecoveryCase {
         // That it has ended was written by a keeper that was killed right after, or by the job itself.
         let may_live = || lost.elsewhere || quell_contain::why_maybe_alive(&orphaned).is_some();
         if says_ended && (rebooted || !may_live()) {
-            return Ok(Self::Ended);
+            return Ok(Self::Ended(lost));
         }
         Ok(if rebooted { Self::Rebooted(lost) } else { Self::Lost(lost) })
     }
@@ -133,6 +133,11 @@ impl LostJob {
             members: with_pids.map_or(&[], |tree| &tree.members),
             survivors: survivors.unwrap_or_default(),
         }
+    }
+
+    /// Whether its record names survivors of an earlier stop.
+    pub(crate) fn has_survivors(&self) -> bool {
+        self.state().and_then(RecordedState::survivors).is_some()
     }
 
     pub(super) fn state(&self) -> Option<&RecordedState> {
@@ -194,7 +199,7 @@ fn has_keeper(job: &JobDir, record: &StateRecord) -> bool {
 fn never_ran(job: &JobDir, lock: &Lock, spec: Option<&JobSpec>) -> bool {
     let until = Instant::now() + STUB_EXIT;
     while lock.is_as_made(job.id()) {
-        if quell_contain::living_members(&unborn(job, spec)).is_ok_and(|members| members.is_empty()) {
+        if quell_contain::living_members(&without_root(job, spec)).is_ok_and(|members| members.is_empty()) {
             return true;
         }
         if Instant::now() >= until {
@@ -206,7 +211,7 @@ fn never_ran(job: &JobDir, lock: &Lock, spec: Option<&JobSpec>) -> bool {
 }
 
 /// What may be left of a job whose program never ran: its cgroup.
-pub(super) fn unborn<'a>(job: &JobDir, spec: Option<&'a JobSpec>) -> OrphanedJob<'a> {
+pub(super) fn without_root<'a>(job: &JobDir, spec: Option<&'a JobSpec>) -> OrphanedJob<'a> {
     only_marked(job, spec.map_or("", |spec| &spec.marker))
 }
 

@@ -1,12 +1,14 @@
 //! Lost jobs: their keeper and standby were killed. The next command that finds one finishes its stop from the record.
 
 mod case;
-mod hooks;
+mod history;
+mod hooks_of_lost_jobs;
 mod record;
 
+use std::io;
 use std::time::{Duration, Instant};
 
-use quell_core::{JobId, Moment, ProcId, Receipt, StopPlan, Verdict};
+use quell_core::{EventKind, JobId, Moment, ProcId, Receipt, RecordedState, StopPlan, Verdict};
 use quell_guard::{Guard, Permit, Verb, decide_verb};
 use quell_keeper::StartError;
 use quell_store::{JobDir, JobEnd, Liveness, Lock, now};
@@ -14,9 +16,9 @@ use quell_sys::fault::{self, FaultPoint, fault_point};
 use serde_json::json;
 
 use crate::{Config, Error, Result};
-use case::unborn;
+use case::without_root;
 pub(crate) use case::{LostJob, RecoveryCase};
-use hooks::notify_hooks;
+use hooks_of_lost_jobs::notify_hooks;
 use record::{LostEnd, put_on_record};
 pub(crate) use record::{mask_of, masked_command};
 
@@ -168,7 +170,8 @@ pub(crate) fn recover_with(
         }
         return match recover_locked(job, lock, by, survivors, keepers)? {
             Recovery::Kept => Ok(Standing::Kept),
-            Recovery::Removed | Recovery::Completed => Ok(Standing::Recovered),
+            Recovery::Completed => Ok(Standing::Ended),
+            Recovery::Removed => Ok(Standing::Recovered),
             Recovery::Stopped(receipt) => match receipt.verdict {
                 Verdict::Survivors { .. } => Err(not_proven_dead(job.id(), &receipt.survivors)),
                 Verdict::Gone | Verdict::Unproven { .. } => Ok(Standing::Recovered),
@@ -203,16 +206,25 @@ pub(crate) fn recover_locked(
         let _ = lock.finishing();
         fault_point(FaultPoint::FinishingSaid);
     }
+    let not_recorded = |verdict: &Verdict, error| {
+        let proven = match verdict {
+            Verdict::Gone => true,
+            Verdict::Unproven { .. } => false,
+            Verdict::Survivors { .. } => return failed(error),
+        };
+        Error::EndNotRecorded { id: job.id(), proven, path: job.dir().to_owned(), error }
+    };
     let (lost, end) = match case {
         RecoveryCase::Kept => return Ok(Recovery::Kept),
-        RecoveryCase::Ended => {
-            let mut logged = Vec::new();
-            JobEnd::resume(job, Some(&lock), |event| logged.push(event.clone())).map_err(failed)?;
-            notify_hooks(job, job.spec().ok().as_ref(), logged);
+        RecoveryCase::Ended(lost) => {
+            complete(job, &lock, &lost).map_err(|error| {
+                let verdict = lost.state().and_then(RecordedState::verdict);
+                not_recorded(&verdict.unwrap_or(Verdict::Gone), error)
+            })?;
             return Ok(Recovery::Completed);
         }
         RecoveryCase::NeverRan(spec) => {
-            let (left, plan) = (unborn(job, spec.as_deref()), StopPlan::default());
+            let (left, plan) = (without_root(job, spec.as_deref()), StopPlan::default());
             quell_contain::recover(&left, &plan, &|| Moment { at: 0.0, wall: now() });
             fault_point(FaultPoint::UnmadeEmptied);
             JobEnd::discard(job, None).map_err(failed)?;
@@ -240,18 +252,25 @@ pub(crate) fn recover_locked(
     if !receipt.survivors.is_empty() && known == Some(&receipt.survivors[..]) {
         return Ok(Recovery::Stopped(Box::new(receipt)));
     }
-    put_on_record(job, &lock, &lost, &receipt).map_err(|error| {
-        let proven = match receipt.verdict {
-            Verdict::Gone => true,
-            Verdict::Unproven { .. } => false,
-            Verdict::Survivors { .. } => return failed(error),
-        };
-        Error::EndNotRecorded { id: job.id(), proven, path: job.dir().to_owned(), error }
-    })?;
+    let loss = EventKind::Lost { finished_by: format!("quell, pid {}", quell_sys::pid()) };
+    put_on_record(job, &lock, &lost, &receipt, Some(loss))
+        .map_err(|error| not_recorded(&receipt.verdict, error))?;
     fault_point(FaultPoint::LostSettled);
     // Held until here: a process that waits for the lock finds a job that has ended.
     drop(lock);
     Ok(Recovery::Stopped(Box::new(receipt)))
+}
+
+/// Completes the end of a job that has ended. If its keeper could not write the receipt, it is made from the state and the
+/// history.
+fn complete(job: &JobDir, lock: &Lock, lost: &LostJob) -> io::Result<()> {
+    let mut logged = Vec::new();
+    if JobEnd::resume(job, Some(lock), |event| logged.push(event.clone()))?.is_some() {
+        notify_hooks(job, lost.spec.as_deref(), logged);
+        return Ok(());
+    }
+    let receipt = LostEnd::on_record(lost, job).receipt(lost, job);
+    put_on_record(job, lock, lost, &receipt, None)
 }
 
 /// Kills what is left of a lost job, and counts.

@@ -13,7 +13,12 @@ use quell_store::{DiskFull, EndStep, JobDir, JobEnd, Lock, SyncWhen, now};
 use quell_sys::fault::{FaultPoint, fault_point};
 
 use super::case::LostJob;
-use super::hooks::notify_hooks;
+use super::history;
+use super::hooks_of_lost_jobs::notify_hooks;
+
+/// The warning in a receipt that was made without the keeper of the job.
+const NO_RECEIPT: &str = "the keeper could not write the receipt: this one was made later, from the state and the history; what \
+                          is not in them is missing";
 
 /// How a lost job ended.
 pub(super) struct LostEnd {
@@ -25,9 +30,25 @@ pub(super) struct LostEnd {
 impl LostEnd {
     /// The end of a job that was lost before its host was restarted.
     pub fn with_host(lost: &LostJob, job: &JobDir) -> Self {
-        let left = lost.orphaned(job);
         let ended = Moment { at: lost.last_known(), wall: now() };
-        let note = "its host was restarted: none of its processes can be alive".into();
+        let note = "its host was restarted: none of its processes can be alive";
+        Self::without_tree(lost, job, ended, Cause::HostReboot, note)
+    }
+
+    /// The end of a job whose keeper has put its state on record, but could not write the receipt.
+    pub fn on_record(lost: &LostJob, job: &JobDir) -> Self {
+        let ended = lost.record.as_ref().map(|record| record.since.clone());
+        let ended = ended.unwrap_or_else(|| Moment { at: lost.last_known(), wall: now() });
+        let mut end = Self::without_tree(lost, job, ended, Cause::KeeperLost, "verified by its keeper");
+        end.recovered.verdict = lost.state().and_then(RecordedState::verdict).unwrap_or(Verdict::Gone);
+        end.recovered.warnings.push(NO_RECEIPT.into());
+        end
+    }
+
+    /// An end without a look at processes. `cause` counts if no other one is on record.
+    fn without_tree(lost: &LostJob, job: &JobDir, ended: Moment, cause: Cause, note: &str) -> Self {
+        let left = lost.orphaned(job);
+        let note = note.into();
         let step = Step { moment: ended.clone(), step: StepKind::Verify, note, signals: Vec::new() };
         let containment = left.kind(None);
         let cgroup = left.cgroup.map(Path::display).map(|path| path.to_string());
@@ -43,7 +64,7 @@ impl LostEnd {
             peak_memory: None,
             warnings: Vec::new(),
         };
-        Self { ended, cause: Cause::HostReboot, recovered }
+        Self { ended, cause, recovered }
     }
 
     pub fn receipt(self, lost: &LostJob, job: &JobDir) -> Receipt {
@@ -55,6 +76,7 @@ impl LostEnd {
         let of_job = state.filter(|state| !matches!(state, RecordedState::Waiting { .. }));
         let ending = of_job.and_then(RecordedState::ending);
         let outcome = state.and_then(RecordedState::outcome).cloned().or(recovered.outcome);
+        let outcome = outcome.or_else(|| history::outcome(lost, job));
         let waited = match state {
             Some(RecordedState::Waiting { .. }) => true,
             // Its keeper was killed just after it had written the end.
@@ -71,7 +93,11 @@ impl LostEnd {
         let mut receipt = Receipt {
             schema: SCHEMA.into(),
             job: JobBrief::new(job.id(), spec.map_or(&unknown, |spec| &spec.request)),
-            boot_id: spec.map(|spec| spec.boot_id.clone()).unwrap_or_default(),
+            boot_id: match spec {
+                Some(spec) if self.cause == Cause::HostReboot => spec.boot_id.clone(),
+                // Whatever the record says, it ran in this boot.
+                _ => quell_sys::boot_id(),
+            },
             started: Moment { at: 0.0, wall: spec.map_or(self.ended.wall, |spec| spec.created) },
             ended: self.ended,
             held: recovered.held,
@@ -95,7 +121,22 @@ impl LostEnd {
             warnings,
         };
         mask_members(&mut receipt, spec, job);
-        receipt
+        match state {
+            _ if receipt.cause == Cause::HostReboot => {}
+            Some(RecordedState::Stopping { .. } | RecordedState::Ended { .. }) if !waited => {
+                history::add_request(&mut receipt, lost, job);
+                history::add_gone(&mut receipt, lost, job);
+            }
+            Some(RecordedState::Running { .. } | RecordedState::Ready { .. }) => {
+                history::add_gone(&mut receipt, lost, job);
+            }
+            _ => {}
+        }
+        // There may have been no process to kill.
+        if !receipt.killed() && receipt.members_omitted == 0 {
+            receipt.kill = None;
+        }
+        history::last_run(&receipt, job).unwrap_or(receipt)
     }
 }
 
@@ -121,8 +162,14 @@ pub(crate) fn mask_of(job: &JobDir, spec: &JobSpec) -> io::Result<Mask> {
     Ok(job.launch()?.request.masked_values())
 }
 
-/// Puts the end of a lost job on record, or its survivors: then it has not ended.
-pub(super) fn put_on_record(job: &JobDir, lock: &Lock, lost: &LostJob, receipt: &Receipt) -> io::Result<()> {
+/// Puts the end of a lost job on record, or its survivors: then it has not ended. `loss` is added to the history first.
+pub(super) fn put_on_record(
+    job: &JobDir,
+    lock: &Lock,
+    lost: &LostJob,
+    receipt: &Receipt,
+    loss: Option<EventKind>,
+) -> io::Result<()> {
     let ready = lost.state().and_then(RecordedState::ready).cloned();
     let record = StateRecord {
         schema: SCHEMA.into(),
@@ -137,18 +184,24 @@ pub(super) fn put_on_record(job: &JobDir, lock: &Lock, lost: &LostJob, receipt: 
     };
     job.make_dir()?;
     job.release_reserve()?;
-    if lost.spec.is_none() {
-        let started = receipt.started.wall;
-        let spec = JobSpec::unknown(job.id(), lost.marker.clone(), quell_sys::boot_id(), started);
-        job.restore(&mut None, &spec, None)?;
-    }
-    let finished_by = format!("quell, pid {}", quell_sys::pid());
+    // The job may have changed the id or the boot, by which commands find it.
+    let (id, boot_id) = (job.id(), receipt.boot_id.clone());
+    job.correct_spec(&match lost.spec.as_deref() {
+        Some(spec) => JobSpec { id, boot_id, ..spec.clone() },
+        None => JobSpec::unknown(id, lost.marker.clone(), boot_id, receipt.started.wall),
+    })?;
     let mut logged = Vec::new();
-    logged.extend(job.log_once(receipt, EventKind::Lost { finished_by })?);
+    if let Some(loss) = loss {
+        logged.extend(job.log_once(receipt, loss)?);
+    }
     fault_point(FaultPoint::LossLogged);
-    if receipt.counts().killed > 0 {
+    if receipt.counts().killed > 0 && !receipt.ended_waiting {
         let killed = EventKind::Killed { reason: receipt.kill, cause: Some(receipt.cause) };
         logged.extend(job.log_once(receipt, killed)?);
+    }
+    let outcome = &receipt.root.outcome;
+    if lost.state().is_some_and(|state| state.outcome().is_none()) && *outcome != RootOutcome::Unknown {
+        logged.extend(job.log_once(receipt, EventKind::RootExited { outcome: outcome.clone() })?);
     }
     let ended = match record.state.is_ended() {
         true => job.once(receipt, EventKind::ended(receipt))?,

@@ -106,6 +106,12 @@ pub struct Stats {
     /// How many of those were killed after their grace, or because their keeper was killed. Requested kills (`--now`, a grace of
     /// 0, a second request) don't count.
     pub killed: u64,
+    /// How many were asked to end and had a grace.
+    #[serde(default)]
+    pub asked: u64,
+    /// How many of those that were asked were killed. The other killed ones were never asked.
+    #[serde(default)]
+    pub asked_killed: u64,
     /// The share of the killed ones among the jobs that were asked to end and had a grace; absent without such jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kill_rate: Option<f64>,

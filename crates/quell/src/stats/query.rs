@@ -64,6 +64,7 @@ pub(super) fn totals(index: &Index, wanted: &Filter) -> Result<(Stats, Option<(i
         Ok((stats, row.get::<_, Option<i64>>(5)?.zip(row.get(6)?), [total(row, 7)?, total(row, 8)?]))
     })?;
     let (mut stats, span, [asked, killed]) = rows.into_iter().next().unwrap_or_default();
+    (stats.asked, stats.asked_killed) = (asked, killed);
     stats.kill_rate = (asked > 0).then(|| killed as f64 / asked as f64);
     let causes = index.sums("cause, count(*)", wanted, "AND cause IS NOT NULL GROUP BY cause", |row| {
         Ok((row.get(0)?, row.get::<_, i64>(1)?.cast_unsigned()))

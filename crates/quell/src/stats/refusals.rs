@@ -8,6 +8,9 @@ use crate::Result;
 use crate::index::ms_of;
 use quell_guard::{Kind, audit_log};
 
+/// Nothing was refused: there was nothing to act on.
+const NOT_FOUND: [&str; 2] = ["no_such_process", "no_such_service"];
+
 /// One refusal.
 #[derive(Clone, Debug)]
 pub(super) struct Refusal {
@@ -23,5 +26,6 @@ pub(super) fn refusals(home: &Home, since: Option<SystemTime>) -> Result<Vec<Ref
     let lines = audit_log(home)?.into_iter();
     let refused = lines.filter(|line| line.kind == Kind::Decision && !line.decision.allowed);
     let dated = refused.map(|line| Refusal { at: line.at.unix_ms(), code: line.decision.code.to_string() });
-    Ok(dated.filter(|refusal| refusal.at >= since).collect())
+    let counts = |refusal: &Refusal| refusal.at >= since && !NOT_FOUND.contains(&refusal.code.as_str());
+    Ok(dated.filter(counts).collect())
 }

@@ -4,7 +4,7 @@ use quell::HookAction;
 use quell::binary::Config;
 use quell::binary::config::SettingOrigin;
 
-use crate::Place;
+use crate::ConfigDirs;
 
 const PAGE: &str = include_str!("../../../../docs/config.md");
 
@@ -15,10 +15,10 @@ fn examples() -> Vec<&'static str> {
 
 #[test]
 fn the_example_has_every_setting_at_its_default() {
-    let place = Place::new();
-    let defaults = place.load(&[]).unwrap();
-    place.user(examples()[0]);
-    let loaded = place.load(&[]).unwrap();
+    let dirs = ConfigDirs::new();
+    let defaults = dirs.load(&[]).unwrap();
+    dirs.user(examples()[0]);
+    let loaded = dirs.load(&[]).unwrap();
     assert_eq!(loaded.config, Config::default());
     for (shown, default) in loaded.values.iter().zip(&defaults.values) {
         assert_eq!((&shown.key, &shown.value), (&default.key, &default.value));
@@ -29,18 +29,18 @@ fn the_example_has_every_setting_at_its_default() {
 
 #[test]
 fn the_example_of_hooks_loads() {
-    let place = Place::new();
-    place.user(examples()[1]);
-    let config = place.load(&[]).unwrap().config;
-    assert_eq!(config.hooks[0].action, HookAction::Append(place.path("jobs.ndjson")));
+    let dirs = ConfigDirs::new();
+    dirs.user(examples()[1]);
+    let config = dirs.load(&[]).unwrap().config;
+    assert_eq!(config.hooks[0].action, HookAction::Append(dirs.path("jobs.ndjson")));
     assert_eq!((config.hooks[0].timeout.as_secs(), config.hooks[1].timeout.as_secs()), (10, 3));
-    assert_eq!(config.trusted, [std::path::PathBuf::from("/srv/web"), place.path("src/api")]);
+    assert_eq!(config.trusted, [std::path::PathBuf::from("/srv/web"), dirs.path("src/api")]);
 }
 
 #[test]
 fn the_table_has_every_setting_with_its_variable_and_default() {
-    let place = Place::new();
-    for sourced in place.load(&[]).unwrap().values.iter().filter(|sourced| sourced.key != "trust.projects") {
+    let dirs = ConfigDirs::new();
+    for sourced in dirs.load(&[]).unwrap().values.iter().filter(|sourced| sourced.key != "trust.projects") {
         let variable = format!("QUELL_{}", sourced.key.replace('.', "_").to_uppercase());
         let row = PAGE.lines().find(|line| line.starts_with(&format!("| `{}` | `{variable}`", sourced.key)));
         let row = row.unwrap_or_else(|| panic!("no row for {}", sourced.key));

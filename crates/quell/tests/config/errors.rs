@@ -1,4 +1,4 @@
-//! An error names its place and what to do about it.
+//! An error names its dirs and what to do about it.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -6,13 +6,13 @@ use std::os::unix::ffi::OsStringExt;
 use quell::Error;
 use quell::binary::Config;
 
-use crate::Place;
+use crate::ConfigDirs;
 
 /// The line, message and hint of the error for a project file with this text.
 fn told(text: &str) -> (usize, String, String) {
-    let place = Place::new();
-    let path = place.project(text);
-    match place.load(&[]) {
+    let dirs = ConfigDirs::new();
+    let path = dirs.project(text);
+    match dirs.load(&[]) {
         Err(Error::Config { file, line, message, hint }) => {
             assert_eq!(file, path);
             (line, message, hint)
@@ -116,10 +116,10 @@ fn a_bad_value_is_told_with_what_to_write() {
 
 #[test]
 fn a_bad_value_is_an_error_also_where_a_stronger_layer_wins() {
-    let place = Place::new();
-    place.user("[stop]\ngrace = \"soon\"\n");
-    place.project("[stop]\ngrace = \"1s\"\n");
-    assert!(matches!(place.load(&[("QUELL_STOP_GRACE", "1s")]), Err(Error::Config { line: 2, .. })));
+    let dirs = ConfigDirs::new();
+    dirs.user("[stop]\ngrace = \"soon\"\n");
+    dirs.project("[stop]\ngrace = \"1s\"\n");
+    assert!(matches!(dirs.load(&[("QUELL_STOP_GRACE", "1s")]), Err(Error::Config { line: 2, .. })));
 }
 
 #[test]
@@ -155,9 +155,9 @@ fn a_syntax_error_is_told_with_its_line() {
 
 #[test]
 fn a_file_that_is_no_utf8_is_told_with_its_line() {
-    let place = Place::new();
-    place.write("project/quell.toml", b"[stop]\n# caf\xe9\n");
-    let error = place.load(&[]).unwrap_err();
+    let dirs = ConfigDirs::new();
+    dirs.write("project/quell.toml", b"[stop]\n# caf\xe9\n");
+    let error = dirs.load(&[]).unwrap_err();
     assert!(matches!(error, Error::Config { line: 2, .. }), "{error:?}");
     assert!(error.to_string().ends_with("quell.toml:2: is not UTF-8"), "{error}");
 }
@@ -211,7 +211,7 @@ fn a_bad_hook_is_told_with_its_line() {
 
 #[test]
 fn a_bad_variable_is_told_by_its_name() {
-    let place = Place::new();
+    let dirs = ConfigDirs::new();
     for (name, value, message, hint) in [
         (
             "QUELL_STOP_GRACE",
@@ -272,12 +272,12 @@ fn a_bad_variable_is_told_by_its_name() {
         ("QUELL_GUARD_X", "1", "QUELL_GUARD_X: [guard] can only be set in a file", "unset QUELL_GUARD_X"),
         ("QUELL_HOOKS_X", "1", "QUELL_HOOKS_X: [hooks] can only be set in a file", "unset QUELL_HOOKS_X"),
     ] {
-        let error = place.load(&[(name, value)]).unwrap_err();
+        let error = dirs.load(&[(name, value)]).unwrap_err();
         assert!(error.to_string().starts_with(message), "{error}");
         assert_eq!((error.code(), error.suggestion()), ("bad_value", Some(hint)));
         assert_eq!(error.details()["variable"], name);
     }
     let latin = OsString::from_vec(b"\xe9".to_vec());
-    let error = Config::load(&place.path("project"), [("QUELL_STOP_GRACE".into(), latin)]).unwrap_err();
+    let error = Config::load(&dirs.path("project"), [("QUELL_STOP_GRACE".into(), latin)]).unwrap_err();
     assert_eq!(error.to_string(), "QUELL_STOP_GRACE: is not UTF-8");
 }

@@ -17,12 +17,12 @@ use quell::binary::{Config, Loaded};
 use tempfile::TempDir;
 
 /// A home with a project in it, removed when dropped.
-struct Place {
+struct ConfigDirs {
     dir: PathBuf,
     _removed: TempDir,
 }
 
-impl Place {
+impl ConfigDirs {
     fn new() -> Self {
         let made = TempDir::new().unwrap();
         fs::create_dir_all(made.path().join("project/sub/dir")).unwrap();

@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use quell::{Hook, HookAction, HookEvent};
 
-use crate::{Place, shown};
+use crate::{ConfigDirs, shown};
 
 const PROJECT: &str = "[stop]\ngrace = \"1s\"\n[gc]\nmax_count = 0\n[[hooks]]\non = [\"killed\"]\nrun = [\"./tell\", \"./x\"]\n";
 
 #[test]
 fn an_untrusted_projects_hooks_and_gc_are_ignored_with_a_warning() {
-    let place = Place::new();
-    let file = place.project(PROJECT);
-    let loaded = place.load(&[]).unwrap();
+    let dirs = ConfigDirs::new();
+    let file = dirs.project(PROJECT);
+    let loaded = dirs.load(&[]).unwrap();
     assert_eq!(loaded.config.stop.grace, Duration::from_secs(1), "the rest counts");
     assert!(loaded.config.hooks.is_empty());
     assert_eq!(loaded.config.gc.max_count, None);
@@ -25,24 +25,24 @@ fn an_untrusted_projects_hooks_and_gc_are_ignored_with_a_warning() {
     assert_eq!(loaded.warnings.len(), 2);
     assert!(begins(&loaded.warnings[0], 4, "gc.max_count"), "{:?}", loaded.warnings);
     assert!(begins(&loaded.warnings[1], 5, "a hook"), "{:?}", loaded.warnings);
-    assert!(loaded.warnings[1].contains(&format!("add {:?} to [trust] projects", place.path("project"))));
+    assert!(loaded.warnings[1].contains(&format!("add {:?} to [trust] projects", dirs.path("project"))));
 }
 
 #[test]
 fn hooks_of_the_user_and_of_a_trusted_project_add_up() {
-    let place = Place::new();
-    let project = place.project(PROJECT);
+    let dirs = ConfigDirs::new();
+    let project = dirs.project(PROJECT);
     let hook =
         "[[hooks]]\non = [\"lost\", \"ended\", \"lost\"]\nappend = \"~/all.ndjson\"\ntimeout = \"3s\"\n";
-    let user = place.user(&format!("{hook}[trust]\nprojects = [\"{}\"]\n", place.path("project").display()));
-    let loaded = place.load(&[]).unwrap();
-    let program = place.path("project/tell").to_str().unwrap().to_owned();
+    let user = dirs.user(&format!("{hook}[trust]\nprojects = [\"{}\"]\n", dirs.path("project").display()));
+    let loaded = dirs.load(&[]).unwrap();
+    let program = dirs.path("project/tell").to_str().unwrap().to_owned();
     assert_eq!(
         loaded.config.hooks,
         [
             Hook {
                 on: vec![HookEvent::Ended, HookEvent::Lost],
-                action: HookAction::Append(place.path("all.ndjson")),
+                action: HookAction::Append(dirs.path("all.ndjson")),
                 timeout: Duration::from_secs(3),
             },
             Hook {
@@ -64,18 +64,18 @@ fn hooks_of_the_user_and_of_a_trusted_project_add_up() {
 
 #[test]
 fn a_hooks_relative_paths_are_meant_from_its_files_directory() {
-    let place = Place::new();
-    place.user(
+    let dirs = ConfigDirs::new();
+    dirs.user(
         "[[hooks]]\non = [\"ended\"]\nappend = \"log/a\"\n[[hooks]]\non = [\"ended\"]\nrun = [\"tell\"]\n\
          [[hooks]]\non = [\"ended\"]\nrun = [\"~/bin/tell\"]\n[[hooks]]\non = [\"ended\"]\nappend = \"/abs\"\n",
     );
     let actions: Vec<HookAction> =
-        place.load(&[]).unwrap().config.hooks.into_iter().map(|hook| hook.action).collect();
-    let home = place.path("bin/tell").to_str().unwrap().to_owned();
+        dirs.load(&[]).unwrap().config.hooks.into_iter().map(|hook| hook.action).collect();
+    let home = dirs.path("bin/tell").to_str().unwrap().to_owned();
     assert_eq!(
         actions,
         [
-            HookAction::Append(place.path(".config/quell/log/a")),
+            HookAction::Append(dirs.path(".config/quell/log/a")),
             HookAction::Run(vec!["tell".into()]),
             HookAction::Run(vec![home]),
             HookAction::Append("/abs".into()),
@@ -85,11 +85,11 @@ fn a_hooks_relative_paths_are_meant_from_its_files_directory() {
 
 #[test]
 fn trust_is_for_a_directory_and_neither_for_those_below_nor_beside() {
-    let place = Place::new();
-    place.project(PROJECT);
-    place.write("project/sub/quell.toml", PROJECT);
-    symlink(place.path("project"), place.path("link")).unwrap();
-    let hooks = |cwd: &str| place.load_in(&place.path(cwd), &[]).unwrap().config.hooks.len();
+    let dirs = ConfigDirs::new();
+    dirs.project(PROJECT);
+    dirs.write("project/sub/quell.toml", PROJECT);
+    symlink(dirs.path("project"), dirs.path("link")).unwrap();
+    let hooks = |cwd: &str| dirs.load_in(&dirs.path(cwd), &[]).unwrap().config.hooks.len();
     for (projects, here, below) in [
         ("\"~/project\"", 1, 0),
         ("\"~/project/\"", 1, 0),
@@ -99,16 +99,16 @@ fn trust_is_for_a_directory_and_neither_for_those_below_nor_beside() {
         ("\"/\", \"/nowhere\"", 0, 0),
         ("", 0, 0),
     ] {
-        place.user(&format!("[trust]\nprojects = [{projects}]\n"));
+        dirs.user(&format!("[trust]\nprojects = [{projects}]\n"));
         assert_eq!((hooks("project"), hooks("project/sub")), (here, below), "{projects}");
     }
 }
 
 #[test]
 fn a_project_can_not_trust_itself() {
-    let place = Place::new();
-    let file = place.project("\n[trust]\nprojects = [\"/\"]\n");
-    let error = place.load(&[]).unwrap_err();
+    let dirs = ConfigDirs::new();
+    let file = dirs.project("\n[trust]\nprojects = [\"/\"]\n");
+    let error = dirs.load(&[]).unwrap_err();
     assert_eq!(
         error.to_string(),
         format!("{}:2: [trust] in a project: it can't trust itself", file.display())
@@ -118,14 +118,14 @@ fn a_project_can_not_trust_itself() {
 
 #[test]
 fn trust_is_written_as_absolute_paths() {
-    let place = Place::new();
+    let dirs = ConfigDirs::new();
     for (text, message) in [
         ("projects = [\"src/web\"]", "trust.projects: `src/web` is not an absolute path"),
         ("projects = \"/srv\"", "trust.projects: must be a list of strings, not string \"/srv\""),
         ("project = [\"/srv\"]", "unknown key `project` in [trust]"),
     ] {
-        let file = place.user(&format!("[trust]\n{text}\n"));
-        let error = place.load(&[]).unwrap_err();
+        let file = dirs.user(&format!("[trust]\n{text}\n"));
+        let error = dirs.load(&[]).unwrap_err();
         assert_eq!(error.to_string(), format!("{}:2: {message}", file.display()));
     }
 }

@@ -123,6 +123,7 @@ impl Fake {
             containment: ContainmentKind::Reaper,
             session: SessionKind::Own,
             root: ProcId { pid: 4_000_000, start: 1 },
+            inner: None,
             cgroup: None,
             members: Vec::new(),
         }
@@ -148,7 +149,7 @@ impl Fake {
         let step =
             |step, at| Step { moment: self.moment(at), step, note: String::new(), signals: Vec::new() };
         let mut steps = vec![step(StepKind::Running, 0.0)];
-        if self.grace_used.is_some() {
+        if self.grace_used.is_some() || self.leaked {
             steps.push(step(StepKind::Ask, 0.1));
         }
         if self.killed {
@@ -227,7 +228,8 @@ impl Fake {
         if record.state.is_ended() {
             job.mark_ended().unwrap();
         }
-        drop(lock);
+        // A process that another test forks in this instant has the file open too.
+        lock.release();
     }
 
     /// Puts it on record and ends it.

@@ -14,11 +14,11 @@ const LINES: usize = 100;
 const CAP: usize = 16 << 20;
 
 #[test]
-fn of_many_who_write_at_once_no_line_is_cut_and_none_is_lost_also_when_the_log_is_put_aside() {
+fn of_many_who_write_at_once_no_line_is_cut_and_none_is_lost_also_when_the_log_is_clear_place() {
     let place = TestHome::new();
-    let gate = || Guard::new(&place.home, Policy::default());
+    let guard = || Guard::new(&place.home, Policy::default());
     let refusal = || Decision::refuse(quell_core::DecisionCode::PidZero, "built-in", "x".repeat(300), "y");
-    gate().refuse(Verb::Kill, "first", refusal());
+    guard().refuse(Verb::Kill, "first", refusal());
     let path = place.path("audit.jsonl");
     let line = fs::read(&path).unwrap();
     // So that the limit is reached in the middle of the writes.
@@ -26,10 +26,10 @@ fn of_many_who_write_at_once_no_line_is_cut_and_none_is_lost_also_when_the_log_i
     fs::write(&path, line.repeat(before)).unwrap();
     std::thread::scope(|scope| {
         for writer in 0..WRITERS {
-            let gate = gate();
+            let guard = guard();
             scope.spawn(move || {
                 for number in 0..LINES {
-                    gate.refuse(Verb::Kill, &format!("{writer} {number}"), refusal());
+                    guard.refuse(Verb::Kill, &format!("{writer} {number}"), refusal());
                 }
             });
         }

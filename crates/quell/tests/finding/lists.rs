@@ -94,15 +94,26 @@ fn a_filter_holds_for_live_and_finished_jobs() {
 }
 
 #[test]
+fn a_job_that_was_removed_has_no_receipt_and_is_not_there() {
+    let place = TestHome::new();
+    let job = crate::fake::quell(&place.home).job_with(Fake::at(0).finish(&place.home));
+    assert!(job.receipt().is_ok());
+    std::fs::remove_dir_all(place.home.job(job.id()).dir()).unwrap();
+    for found in [job.receipt().map(drop), job.tree().map(drop)] {
+        assert!(matches!(found, Err(quell::Error::NoSuchJob(_))), "{found:?}");
+    }
+}
+
+#[test]
 fn a_job_that_no_process_keeps_is_lost_whatever_its_state_says() {
     let place = TestHome::new();
     let (lost, lock) = Fake::at(0).live(&place.home);
-    drop(lock);
+    lock.release();
     let fake = Fake::at(1);
     let (ended, lock) = fake.live(&place.home);
     // Its keeper was killed after it had written the end, before it released the lock; or the job wrote that itself.
     place.home.job(ended).append_state(&fake.ended()).unwrap();
-    drop(lock);
+    lock.release();
     let found = list(&place.home, &Filter::default()).unwrap().jobs;
     assert_eq!((found[0].id, found[0].state), (ended, JobState::Lost));
     assert_eq!((found[1].id, found[1].state), (lost, JobState::Lost));

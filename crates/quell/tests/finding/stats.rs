@@ -44,7 +44,8 @@ fn the_sums_are_those_of_the_receipts() {
         sums.by_cause.iter().map(|(cause, &count)| (cause.as_str(), count)).collect();
     assert_eq!(causes, [("own_exit", 2), ("start_failed", 1), ("timeout", 1), ("user", 1)]);
     assert_eq!((sums.timeouts, sums.leaks, sums.not_proven), (1, 1, 1));
-    assert_eq!((sums.stopped, sums.killed, sums.kill_rate), (2, 1, Some(0.5)));
+    // The leak of the second job was stopped too.
+    assert_eq!((sums.stopped, sums.killed, sums.kill_rate), (3, 1, Some(1.0 / 3.0)));
     let grace = sums.grace_used.unwrap();
     assert_eq!((grace.count, grace.median, grace.p90, grace.max), (2, 0.25, 5.0, 5.0));
     let duration = sums.duration.unwrap();
@@ -75,7 +76,7 @@ fn audit_line(second: u64, code: &str, kind: Kind) -> String {
         verb: "rm".into(),
         effect: None,
         target: "x".into(),
-        actor: Asker { pid: 1, name: None, uid: 0, job: None, session: None },
+        actor: Asker { pid: 1, name: None, uid: 0, job: None, session: None, through: None },
         cause: None,
         decision: match code {
             "ALLOWED" => Decision::allow("guard", "It may be done."),
@@ -135,7 +136,7 @@ fn over_time_gaps_show_and_refusals_count() {
     assert!(sums.over_time.iter().all(|bucket| bucket.seconds == HOUR));
     assert_eq!(in_time(&sums, |bucket| bucket.sums.jobs), [3, 0, 0, 0, 2, 0]);
     assert_eq!(in_time(&sums, |bucket| bucket.sums.timeouts), [3, 0, 0, 0, 1, 0]);
-    assert_eq!(in_time(&sums, |bucket| bucket.sums.stopped), [3, 0, 0, 0, 1, 0]);
+    assert_eq!(in_time(&sums, |bucket| bucket.sums.stopped), [3, 0, 0, 0, 2, 0]);
     assert_eq!(in_time(&sums, |bucket| bucket.sums.killed), [0, 0, 0, 0, 1, 0]);
     assert_eq!(in_time(&sums, |bucket| bucket.sums.leaks), [0, 0, 0, 0, 1, 0]);
     assert_eq!(in_time(&sums, |bucket| bucket.sums.not_proven), [0, 0, 0, 0, 1, 0]);
@@ -226,9 +227,9 @@ fn labels_without_number_are_cut_and_counted() {
 #[test]
 fn refusals_without_jobs_have_a_time_too() {
     let place = TestHome::new();
-    let gate = Guard::new(&place.home, Policy { deny: vec![Verb::Rm], ..Policy::default() });
-    assert!(gate.permit(Verb::Rm, "web", None).is_err());
-    assert!(gate.permit(Verb::Stop, "web", None).is_ok());
+    let guard = Guard::new(&place.home, Policy { deny: vec![Verb::Rm], ..Policy::default() });
+    assert!(guard.permit(Verb::Rm, "web", None).is_err());
+    assert!(guard.permit(Verb::Stop, "web", None).is_ok());
     let sums = stats(&place.home, None, &[]).unwrap();
     assert_eq!((sums.jobs, sums.refusals, sums.over_time.len()), (0, Some(1), 1));
     assert_eq!(sums.over_time[0].refusals, Some(1));

@@ -183,7 +183,7 @@ pub fn live<'a>(env: &'a BenchEnv<'_>) -> Result<Vec<Row<'a>>, String> {
             let mut up = false;
             move || {
                 if !std::mem::replace(&mut up, true) {
-                    crowd(env, count)?;
+                    start_jobs(env, count)?;
                 }
                 time(env.quell(&["list"]))
             }
@@ -197,14 +197,14 @@ pub fn live<'a>(env: &'a BenchEnv<'_>) -> Result<Vec<Row<'a>>, String> {
             super::raw::groups(env, count)
         })
         .quell("quell stop --all", "TERM to each, count, receipt, synced to disk", move || {
-            crowd(env, count)?;
+            start_jobs(env, count)?;
             time(env.quell(&["stop", "--all"]))
         });
     Ok(vec![list, stop])
 }
 
 /// So many live jobs, of which none is there yet, or all.
-fn crowd(env: &BenchEnv<'_>, count: usize) -> Result<(), String> {
+fn start_jobs(env: &BenchEnv<'_>, count: usize) -> Result<(), String> {
     let (live, _) = output(env.quell(&["list", "--ids", "--limit", "0"]))?;
     let missing = count.saturating_sub(live.lines().count());
     let make = || {

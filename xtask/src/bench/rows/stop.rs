@@ -14,7 +14,7 @@ use crate::bench::row::{Outcome, Row};
 const RAW_GROUP: &str = "raw killpg + count";
 const RAW_CGROUP: &str = "raw cgroup.kill + count";
 const PSUTIL: &str =
-    "a library in a running Python; misses what has left the tree, and may hit a recycled pid's heirs";
+    "a library in a running Python; misses what has left the tree, and may hit a process that reuses a pid";
 const TREE_KILL: &str =
     "a library in a running Node; runs ps for each process; doesn't look whether the others are gone";
 const AGENT: &str = "signals the group; what has left it stays";
@@ -41,21 +41,25 @@ pub fn one<'a>(env: &'a BenchEnv<'_>) -> Result<Vec<Row<'a>>, String> {
 }
 
 pub fn hundred<'a>(env: &'a BenchEnv<'_>) -> Result<Vec<Row<'a>>, String> {
-    let row = crowd(env, 100)
+    let row = many_processes(env, 100)
         .maybe("tree-kill", TREE_KILL, Orders::tree_kill(env), |orders| move || asked(env, &orders, 100))
         .maybe("agent-exec", AGENT, AgentExec::find(env), |agent| move || agent_exec(env, &agent, 100));
     Ok(vec![row])
 }
 
 pub fn thousand<'a>(env: &'a BenchEnv<'_>) -> Result<Vec<Row<'a>>, String> {
-    Ok(vec![crowd(env, 1000)])
+    Ok(vec![many_processes(env, 1000)])
 }
 
 pub fn ten_thousand<'a>(env: &'a BenchEnv<'_>) -> Result<Vec<Row<'a>>, String> {
-    if env.options.quick { Err("not with --quick".into()) } else { Ok(vec![crowd(env, 10_000).rounds(10)]) }
+    if env.options.quick {
+        Err("not with --quick".into())
+    } else {
+        Ok(vec![many_processes(env, 10_000).rounds(10)])
+    }
 }
 
-fn crowd<'a>(env: &'a BenchEnv<'_>, count: usize) -> Row<'a> {
+fn many_processes<'a>(env: &'a BenchEnv<'_>, count: usize) -> Row<'a> {
     Row::new(format!("stop-{count}"), format!("stop request → verified zero, {count} processes"), "ms")
         .bar(RAW_CGROUP, 1.5, 1.2)
         .maybe(RAW_CGROUP, "SIGKILL at once; no record", Cgroup::make(env), |cgroup| {

@@ -8,10 +8,10 @@ mod raw;
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 
-use quell::binary::{Entry, JobInternals, LogQuery, Regex, Streams};
+use quell::binary::{Entry, JobInternals, LogQuery, Streams};
 use quell::{Cursor, Error, Job, Stream};
 
-use super::{fail, quell};
+use super::{Admitted, fail};
 use crate::args::LogsArgs;
 use crate::errors::exit;
 use crate::output;
@@ -19,11 +19,11 @@ use crate::render::format;
 use print::{LineStyle, Printer};
 
 /// Shows the requested part, and with `--follow` what is written next.
-pub fn logs(args: &LogsArgs) -> ExitCode {
+pub fn logs(admitted: Admitted, args: &LogsArgs) -> ExitCode {
     if quell::binary::closed_at_start()[1] {
         return output::to_stdout("").unwrap_or(ExitCode::from(exit::FAILED));
     }
-    match show(args) {
+    match show(admitted, args) {
         Ok((cursor, written)) => {
             if args.cursor {
                 output::to_stderr(&format!("{cursor}\n"));
@@ -37,9 +37,9 @@ pub fn logs(args: &LogsArgs) -> ExitCode {
 /// The position after the last line, and the exit code if the output could not be written.
 type Shown = Result<(Cursor, Option<ExitCode>), Error>;
 
-fn show(args: &LogsArgs) -> Shown {
+fn show(admitted: Admitted, args: &LogsArgs) -> Shown {
     let query = query(args)?;
-    let job = quell()?.job(&args.job)?;
+    let job = admitted.quell?.job(&args.job)?;
     job.check_has_logs()?;
     if args.json && !args.follow {
         return answer::answer(&job, &query);
@@ -83,15 +83,13 @@ fn by_line(job: &Job, args: &LogsArgs, query: &LogQuery) -> Shown {
 fn query(args: &LogsArgs) -> Result<LogQuery, Error> {
     let cursor = |text: &Option<String>| text.as_deref().map(str::parse::<Cursor>).transpose();
     let bad = |error: &dyn std::error::Error| Error::BadValue(error.to_string());
-    let grep = args.grep.as_deref().map(Regex::new).transpose();
     Ok(LogQuery {
         since: cursor(&args.since).map_err(|error| bad(&error))?,
         until: cursor(&args.until).map_err(|error| bad(&error))?,
         head: args.head,
         tail: args.tail,
         budget: args.budget,
-        grep: grep
-            .map_err(|error| Error::BadValue(format!("invalid regular expression `--grep`: {error}")))?,
+        grep: args.grep.as_deref().map(quell::binary::regex).transpose()?,
         streams: match (args.stdout, args.stderr) {
             (true, false) => Streams::Stdout,
             (false, true) => Streams::Stderr,

@@ -4,11 +4,9 @@ use std::io;
 use std::path::Path;
 
 use quell_core::{JobId, Limits};
-use quell_sys::fault::{FaultPoint, fault_point};
 use quell_sys::{ChildRules, Program};
 
 use super::super::cgroup_fs::{Cgroup, CgroupError};
-use super::super::stop::SignalRound;
 use super::{ENTERED, SpawnError, Spawned, launch};
 
 pub(super) const DEFEATED_BY: &[&str] =
@@ -42,13 +40,4 @@ impl JobCgroup {
     pub fn release(&self) -> io::Result<()> {
         self.0.remove()
     }
-}
-
-/// Kills all members of a cgroup, whether quell or systemd made it.
-pub(super) fn kill(cgroup: &Cgroup, round: &mut SignalRound) {
-    match cgroup.kill() {
-        Ok(()) => round.note = "cgroup.kill".into(),
-        Err(error) => round.note = format!("cgroup.kill failed: {error}"),
-    }
-    fault_point(FaultPoint::CgroupKilled);
 }

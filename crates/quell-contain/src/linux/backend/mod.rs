@@ -157,7 +157,7 @@ impl Backend {
             Self::Reaper(_) => {}
             Self::Cgroup(_) | Self::Scope(_) => {
                 if let Some(cgroup) = self.cgroup() {
-                    cgroup::kill(cgroup, round);
+                    round.kill_cgroup(cgroup);
                 }
             }
             Self::Pidns(backend) => backend.kill(child, round),
@@ -176,8 +176,8 @@ impl Backend {
 
 /// What defeats every containment except a PID namespace.
 const ENTERED: &str = "a descendant that entered the PID namespace of another program: its orphans there are not killed, and the \
-     verdict is `unproven` while one may be alive; one that also joined that program's cgroup and mounts can't be told \
-     from its own processes";
+     verdict is `unproven` while one may be alive; one that has cleared its environment, and is in that program's cgroup \
+     and mounts, can't be told from its own processes";
 
 /// What can defeat a containment, as text for receipts, `quell status` and `quell doctor`.
 pub fn defeated_by(kind: ContainmentKind) -> Vec<String> {

@@ -96,7 +96,7 @@ impl Pidns {
         // Our unreaped child: its PID can't be reused.
         let sent = PidFd::open(init.pid).map_or(Sent::Gone, |pidfd| pidfd.signal(Signal::KILL));
         round.push(Signal::KILL, init, sent);
-        round.note = "KILL to the namespace's init".into();
+        round.add_note("KILL to the namespace's init");
         fault_point(FaultPoint::InitKilled);
     }
 }

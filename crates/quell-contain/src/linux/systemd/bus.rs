@@ -5,7 +5,9 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -48,18 +50,27 @@ impl fmt::Display for BusAddress {
     }
 }
 
-/// The addresses to try, best first: DBUS_SESSION_BUS_ADDRESS, then the bus and the manager's own socket in XDG_RUNTIME_DIR.
-/// The bus there is for shells that have another session bus (dbus-run-session), the manager's socket for hosts without a user
+/// The addresses to try, best first: DBUS_SESSION_BUS_ADDRESS, then the bus and the manager's own socket in XDG_RUNTIME_DIR, or
+/// where systemd makes that directory: many MCP clients start their servers with a few variables only. The bus there is for shells that have another session bus (dbus-run-session), the manager's socket for hosts without a user
 /// bus. None of them need exist.
 pub(super) fn bus_addresses() -> Result<Vec<BusAddress>, ScopeError> {
     let set = |name| env::var_os(name).filter(|value| !value.is_empty());
     let (session, runtime) = (set("DBUS_SESSION_BUS_ADDRESS"), set("XDG_RUNTIME_DIR"));
+    let runtime = runtime.or_else(|| runtime_dir(Path::new("/run/user")));
     let found = addresses(session.as_deref(), runtime.as_deref());
     if found.is_empty() {
         let shown = |value: Option<OsString>| value.map_or("unset".into(), |value| format!("{value:?}"));
         return Err(ScopeError::NoAddress { session: shown(session), runtime: shown(runtime) });
     }
     Ok(found)
+}
+
+/// This user's runtime directory below `base`, if it exists and belongs to this user alone.
+pub(super) fn runtime_dir(base: &Path) -> Option<OsString> {
+    let dir = base.join(quell_sys::uid().to_string());
+    let found = std::fs::symlink_metadata(&dir).ok()?;
+    let is_own = found.is_dir() && found.uid() == quell_sys::uid() && found.mode() & 0o022 == 0;
+    is_own.then(|| dir.into_os_string())
 }
 
 pub(super) fn addresses(session: Option<&OsStr>, runtime: Option<&OsStr>) -> Vec<BusAddress> {

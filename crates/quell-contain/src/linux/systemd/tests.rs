@@ -6,6 +6,7 @@ use super::*;
 use std::ffi::OsStr;
 use std::io::{ErrorKind, Read, Write};
 use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::thread;
 
@@ -242,4 +243,21 @@ fn a_malformed_message_is_an_error_and_never_a_panic() {
     }
     let result = bus_that_answers("garbage", &[b"no message at all".to_vec()]);
     assert!(matches!(&result, Err(ScopeError::Lost { error, .. }) if error.kind() == ErrorKind::InvalidData));
+}
+
+#[test]
+fn the_runtime_directory_of_this_user_is_used_only_if_no_other_user_can_write_there() {
+    let base = tempfile::tempdir().unwrap();
+    assert_eq!(runtime_dir(base.path()), None, "it does not exist");
+    let dir = base.path().join(quell_sys::uid().to_string());
+    std::fs::create_dir(&dir).unwrap();
+    let set = |mode| std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(mode)).unwrap();
+    set(0o700);
+    assert_eq!(runtime_dir(base.path()), Some(dir.clone().into_os_string()));
+    set(0o770);
+    assert_eq!(runtime_dir(base.path()), None, "its group can write there");
+    std::fs::rename(&dir, base.path().join("other")).unwrap();
+    std::os::unix::fs::symlink(base.path().join("other"), &dir).unwrap();
+    set(0o700);
+    assert_eq!(runtime_dir(base.path()), None, "a link");
 }

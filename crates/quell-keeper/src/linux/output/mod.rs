@@ -55,7 +55,7 @@ impl OutputCapture {
         let last_ns = stdout.last_time().max(stderr.last_time());
         let relayed = match &pipes.relay {
             // A keeper that was killed may have left bytes there.
-            Some((read, _)) if resume => quell_sys::waiting(read)?,
+            Some((read, _)) if resume => quell_sys::unread_bytes(read)?,
             Some(_) | None => 0,
         };
         Ok(Self {

@@ -47,7 +47,7 @@ impl CaptureWriter {
         mut see: impl FnMut(&[u8]),
     ) -> Taken {
         self.end.time = self.end.time.max(time_ns);
-        if (self.open.is_none() || self.room() <= POINT) && self.roll().is_err() {
+        if (self.open.is_none() || self.room() <= POINT) && self.rotate().is_err() {
             return Taken::Refused;
         }
         let most = usize::try_from(self.room() - POINT).unwrap_or(usize::MAX).min(most);

@@ -57,9 +57,13 @@ pub(super) const ORDINARY: &[&str] = &[
     "bash -ex tests/a.py",
     "setsid -w pytest tests",
     "time -p pytest tests",
+    "coverage run --source=.,pkg -m pytest tests",
+    "jest 'tests/[id].js'",
+    "vitest run 'tests/x|.'",
+    "tests/a.py --out=tests/new.xml",
 ];
 
-/// Each runs or loads something else than the tests that are named.
+/// Each runs or loads other code than the tests that it names.
 pub(super) const FOREIGN: &[(&str, &str)] = &[
     ("pytest -p evil tests", "OPTION_NOT_ALLOWED"),
     ("pytest -p=no:x tests", "OPTION_NOT_ALLOWED"),
@@ -79,7 +83,7 @@ pub(super) const FOREIGN: &[(&str, &str)] = &[
     ("cargo t --manifest-path tests/x.toml", "COMMAND_NOT_ALLOWED"),
     ("cargo +stable -q t --manifest-path tests/x.toml", "COMMAND_NOT_ALLOWED"),
     ("cargo nextest r --manifest-path tests/x.toml", "COMMAND_NOT_ALLOWED"),
-    // Without these parts of pytest the words behind their options are targets.
+    // Without these plugins the words after their options are targets.
     ("pytest -p no:logging --log-level src tests/a.py", "OPTION_NOT_ALLOWED"),
     ("pytest -pno:logging tests", "OPTION_NOT_ALLOWED"),
     ("pytest -p no:doctest --doctest-glob src tests", "OPTION_NOT_ALLOWED"),
@@ -91,7 +95,7 @@ pub(super) const FOREIGN: &[(&str, &str)] = &[
     ("pytest -p no:cacheprovider --lfnf src tests", "OPTION_NOT_ALLOWED"),
     ("pytest -p no:cacheprovider --lfnf src::x tests", "OPTION_NOT_ALLOWED"),
     ("pytest --timeout 'src[x' tests", "OPTION_NOT_ALLOWED"),
-    // pytest looks for `-p` among the values, too, and for `@FILE`.
+    // pytest also looks for `-p` and `@FILE` among the values.
     ("python3 -m pytest --log-level -pevil.evilmod tests", "PATH_OPTION"),
     ("pytest -k -pevil tests", "PATH_OPTION"),
     ("pytest --lfnf -pevil tests", "PATH_OPTION"),
@@ -114,6 +118,14 @@ pub(super) const FOREIGN: &[(&str, &str)] = &[
     ("env PATH=/x pytest tests", "OPTION_NOT_ALLOWED"),
     ("env HOME=/x pytest tests", "OPTION_NOT_ALLOWED"),
     ("env CARGO_HOME=/x cargo test --manifest-path tests/x.toml", "OPTION_NOT_ALLOWED"),
+    ("env PIPENV_PIPFILE=/x pipenv run pytest tests", "OPTION_NOT_ALLOWED"),
+    ("env PDM_PROJECT=/x pdm run pytest tests", "OPTION_NOT_ALLOWED"),
+    ("env HATCH_CONFIG=/x hatch run pytest tests", "OPTION_NOT_ALLOWED"),
+    ("env UV_CACHE_DIR=/x uv run pytest tests", "OPTION_NOT_ALLOWED"),
+    ("env NVM_DIR=/x npx jest tests", "OPTION_NOT_ALLOWED"),
+    ("coverage run --source=evil.sub -m pytest tests", "OPTION_NOT_ALLOWED"),
+    ("coverage run --source pkg,evil.sub -m pytest tests", "OPTION_NOT_ALLOWED"),
+    ("python3 -m coverage run --source=evil.sub -m unittest tests", "OPTION_NOT_ALLOWED"),
     ("python3 -c x tests", "COMMAND_NOT_ALLOWED"),
     ("python3 -m http.server tests", "COMMAND_NOT_ALLOWED"),
     ("python3 src/x.py tests", "PATH_OUTSIDE_SCOPE"),
@@ -195,7 +207,7 @@ pub(super) const FOREIGN: &[(&str, &str)] = &[
     ("uv run -p/x pytest tests", "OPTION_NOT_ALLOWED"),
     ("python -X presite=x -m coverage run -m pytest tests", "COMMAND_NOT_ALLOWED"),
     ("python -m coverage run --rcfile=x -m pytest tests", "OPTION_NOT_ALLOWED"),
-    // An option in the place of a value, or in one word with another option.
+    // An option where a value is expected, or in one word with another option.
     ("jest tests -tc=evil/j.json", "PATH_OPTION"),
     ("jest tests -wc=evil/j.json", "PATH_OPTION"),
     ("jest tests -w2", "PATH_OPTION"),
@@ -212,7 +224,7 @@ pub(super) const FOREIGN: &[(&str, &str)] = &[
     ("jest --config=evil/jest.config.js tests", "OPTION_NOT_ALLOWED"),
     ("jest --rootDir=tests --roots=.", "OPTION_NOT_ALLOWED"),
     ("jest --testPathPattern=src", "PATH_OUTSIDE_SCOPE"),
-    // A file that is written could be code, or what quell itself goes by.
+    // A file that is written could be code, or settings of quell.
     ("pytest tests --log-file=conftest.py", "PATH_PROTECTED"),
     ("pytest tests --log-file=.git/hooks/pre-commit", "PATH_PROTECTED"),
     ("pytest tests --debug=tests/run.sh", "PATH_PROTECTED"),

@@ -1,4 +1,4 @@
-//! Tables: which command lines are allowed, and with which code others are refused.
+//! Tables of command lines: which are allowed, and with which code the others are refused.
 
 mod lines;
 mod names;
@@ -16,6 +16,7 @@ use lines::{FOREIGN, ORDINARY};
 use super::command::read_command;
 use super::scope::Resolved;
 use super::*;
+use crate::runners::shlex_split;
 
 /// A directory in which only these files exist.
 fn cwd() -> &'static Path {
@@ -26,7 +27,7 @@ fn cwd() -> &'static Path {
         for name in ["tests/pkg", "tests_evil", "src", "pkg", "7", "logical", "term", "strict"] {
             fs::create_dir_all(path.join(name)).expect("mkdir");
         }
-        for name in ["pytest.ini", "tests/x.toml"] {
+        for name in ["pytest.ini", "tests/x.toml", "tests/x|.", "tests/[id].js"] {
             fs::write(path.join(name), "").expect("a file");
         }
         fs::write(path.join("tests/a.py"), "class TestX(Case):\n    pass\n").expect("a file");
@@ -35,15 +36,15 @@ fn cwd() -> &'static Path {
     &made.0
 }
 
-/// `ok`, or the code of the refusal, with these scopes. `/srv` in a line stands for the working directory.
-fn judge(line: &str, scope: &[&str]) -> String {
-    judge_by(line, scope, &[], false)
+/// `ok`, or the code of the refusal, with this scope. `/srv` in a line is replaced by the working directory.
+fn decide(line: &str, scope: &[&str]) -> String {
+    decide_with(line, scope, &[], false)
 }
 
-/// The same, with what the policy allows, and whether it lists the program.
-fn judge_by(line: &str, scope: &[&str], allow: &[&str], listed: bool) -> String {
+/// The same, with `guard.test.allow`, and whether `guard.test.commands` lists the program.
+fn decide_with(line: &str, scope: &[&str], allow: &[&str], listed: bool) -> String {
     let line = line.replace("/srv", &cwd().display().to_string());
-    let words: Vec<OsString> = split_words(&line).into_iter().map(OsString::from).collect();
+    let words: Vec<OsString> = shlex_split(&line).into_iter().map(OsString::from).collect();
     let scope = scope.iter().map(PathBuf::from).collect();
     let plan = TestPlan { scope, ..TestPlan::new(JobRequest::new(words, Background::default())) };
     let policy = TestPolicy {
@@ -55,18 +56,18 @@ fn judge_by(line: &str, scope: &[&str], allow: &[&str], listed: bool) -> String 
     checked.map_or_else(|refusal| refusal.code.to_string(), |_| "ok".into())
 }
 
-/// Judges each line, and shows those that are not judged as expected.
-fn hold<'l>(rows: impl IntoIterator<Item = (&'l str, &'l str)>, judge: impl Fn(&str) -> String) {
-    let judged = rows.into_iter().map(|(line, expected)| (line, expected, judge(line)));
-    let wrong = judged.filter(|(_, expected, judged)| judged != expected);
+/// Decides about each line, and fails with all lines that were not decided as expected.
+fn assert_decisions<'l>(rows: impl IntoIterator<Item = (&'l str, &'l str)>, decide: impl Fn(&str) -> String) {
+    let decided = rows.into_iter().map(|(line, expected)| (line, expected, decide(line)));
+    let wrong = decided.filter(|(_, expected, decided)| decided != expected);
     let wrong: Vec<String> =
-        wrong.map(|(line, expected, judged)| format!("{line}: {judged}, not {expected}")).collect();
+        wrong.map(|(line, expected, decided)| format!("{line}: {decided}, not {expected}")).collect();
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
 #[test]
-fn a_wrapper_hides_no_target() {
-    let wrong: Vec<String> = [
+fn targets_behind_a_wrapper_are_checked() {
+    for (dirs, line, expected) in [
         (&[][..], "env pytest-3 /out", "PATH_ABSOLUTE"),
         (&[], "env -i A=/x pytest tests", "ok"),
         (&[], "timeout 5 pytest-3 /out", "PATH_ABSOLUTE"),
@@ -88,28 +89,26 @@ fn a_wrapper_hides_no_target() {
         (&[], "env --chdir=src pytest tests", "PATH_OPTION"),
         (&[], "uv run --directory src pytest tests", "PATH_OPTION"),
         (&[], "env PYTEST_ADDOPTS=/out pytest tests", "PATH_OPTION"),
+        (&[], "setsid pytest tests", "PATH_OPTION"),
+        (&[], "setsid -c pytest tests", "PATH_OPTION"),
+        (&[], "nice /usr/bin/setsid cargo test", "PATH_OPTION"),
+        (&[], "timeout 60 setsid ./run.sh -w", "PATH_OPTION"),
+        (&[], "setsid -cw pytest tests", "ok"),
+        (&[], "env setsid --wait ./run.sh", "ok"),
+        (&[], "./run.sh setsid", "ok"),
+        (&["tests"], "setsid pytest tests", "PATH_OPTION"),
         (&["tests"], "env A=/x pytest tests", "ok"),
         (&["tests"], "uv run sh src/x.sh pytest tests", "COMMAND_NOT_ALLOWED"),
         (&["tests"], "uv run --env-file=/x pytest tests", "OPTION_NOT_ALLOWED"),
         (&["tests"], "env pytest", "TARGET_REQUIRED"),
-    ]
-    .iter()
-    .filter_map(|(dirs, line, expected)| {
-        let judged = judge(line, dirs);
-        (judged != *expected).then(|| format!("{line}: {judged}, not {expected}"))
-    })
-    .collect();
-    assert!(wrong.is_empty(), "{wrong:#?}");
+    ] {
+        assert_eq!(decide(line, dirs), expected, "{line}");
+    }
 }
 
 #[test]
 fn ordinary_command_lines_pass_with_a_scope() {
-    let wrong: Vec<String> = ORDINARY
-        .iter()
-        .map(|line| format!("{line}: {}", judge(line, &["tests"])))
-        .filter(|judged| !judged.ends_with(": ok"))
-        .collect();
-    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert_decisions(ORDINARY.iter().map(|line| (*line, "ok")), |line| decide(line, &["tests"]));
     let whole = [
         "cargo test -p crate --lib name -- --nocapture",
         "cargo nextest run --workspace",
@@ -117,36 +116,30 @@ fn ordinary_command_lines_pass_with_a_scope() {
         "pytest",
     ];
     for line in whole {
-        assert!(judge(line, &["."]).starts_with("ok"), "{line}: {}", judge(line, &["."]));
+        assert!(decide(line, &["."]).starts_with("ok"), "{line}: {}", decide(line, &["."]));
     }
 }
 
 #[test]
-fn what_runs_or_loads_something_else_is_refused_with_a_scope_and_free_without_one() {
-    let wrong: Vec<String> = FOREIGN
-        .iter()
-        .map(|(line, expected)| (line, expected, judge(line, &["tests"])))
-        .filter(|(_, expected, judged)| judged != *expected)
-        .map(|(line, expected, judged)| format!("{line}: {judged}, not {expected}"))
-        .collect();
-    assert!(wrong.is_empty(), "{wrong:#?}");
+fn other_code_is_refused_with_a_scope_and_allowed_without_one() {
+    assert_decisions(FOREIGN.iter().copied(), |line| decide(line, &["tests"]));
     for (line, expected) in FOREIGN.iter().filter(|(_, code)| code.ends_with("NOT_ALLOWED")) {
-        // A scope that leaves nothing out is one all the same.
-        assert_eq!(judge(line, &["."]), *expected, "{line}");
-        let free = judge(line, &[]);
+        // The working directory as the scope is a scope, too.
+        assert_eq!(decide(line, &["."]), *expected, "{line}");
+        let free = decide(line, &[]);
         assert!(!free.contains("NOT_ALLOWED"), "{line}: {free}");
     }
 }
 
 #[test]
-fn half_a_command_line_is_no_reason_to_fall_over() {
+fn an_incomplete_command_line_does_not_panic() {
     let lines = ORDINARY.iter().chain(FOREIGN.iter().map(|(line, _)| line));
     for line in lines {
-        let words = split_words(line);
+        let words = shlex_split(line);
         for length in 0..=words.len() {
             for scope in [&["tests"][..], &[]] {
                 let quoted: Vec<String> = words[..length].iter().map(|word| format!("'{word}'")).collect();
-                judge(&quoted.join(" "), scope);
+                decide(&quoted.join(" "), scope);
             }
         }
     }
@@ -175,14 +168,17 @@ fn a_policy_can_allow_what_is_refused_with_a_scope() {
         ("-C", "cargo -C src test --manifest-path tests/x.toml", "PATH_OPTION"),
         ("*", "cargo run --manifest-path tests/x.toml", "COMMAND_NOT_ALLOWED"),
     ] {
-        assert_eq!(judge_by(line, scope, &[allow], false), expected, "{line}");
+        assert_eq!(decide_with(line, scope, &[allow], false), expected, "{line}");
     }
-    assert_eq!(judge_by("make tests", scope, &[], true), "ok");
-    assert_eq!(judge_by("cargo run --manifest-path tests/x.toml", scope, &[], true), "COMMAND_NOT_ALLOWED");
+    assert_eq!(decide_with("make tests", scope, &[], true), "ok");
+    assert_eq!(
+        decide_with("cargo run --manifest-path tests/x.toml", scope, &[], true),
+        "COMMAND_NOT_ALLOWED"
+    );
 }
 
 #[test]
-fn words_are_parted_as_shlex_does_it() {
+fn words_are_split_as_shlex_does() {
     for (text, expected) in [
         ("a b\tc\rd\ne", &["a", "b", "c", "d", "e"][..]),
         ("a\u{a0}b\u{b}c\u{c}d\u{2003}e", &["a\u{a0}b\u{b}c\u{c}d\u{2003}e"]),
@@ -191,18 +187,19 @@ fn words_are_parted_as_shlex_does_it() {
         (r"'a\b' ''", &[r"a\b", ""]),
         ("--junitprefix=a\u{a0}-k /out", &["--junitprefix=a\u{a0}-k", "/out"]),
     ] {
-        assert_eq!(split_words(text), expected, "{text:?}");
+        assert_eq!(shlex_split(text), expected, "{text:?}");
     }
 }
 
 #[test]
-fn who_is_refused_for_want_of_a_target_is_told_what_would_be_one() {
+fn a_refusal_without_a_target_says_how_to_name_one() {
     for (line, hint) in [
         ("cargo test", "--manifest-path"),
         ("cargo nextest run", "--manifest-path"),
         ("pytest", "files or directories"),
     ] {
-        let decided = check_presence(&scope(&["tests"]), read_command(&split_words(line)).runner, &[], false);
+        let decided =
+            check_required_target(&scope(&["tests"]), read_command(&shlex_split(line)).runner, &[], false);
         assert!(decided.expect_err(line).hint.contains(hint), "{line}");
     }
 }
@@ -214,7 +211,7 @@ fn scope(dirs: &[&str]) -> Scope {
 }
 
 #[test]
-fn without_a_scope_all_below_the_working_directory_is_free() {
+fn without_a_scope_everything_below_the_working_directory_is_allowed() {
     for (line, expected) in [
         ("pytest", "ok"),
         ("pytest src tests", "ok"),
@@ -232,15 +229,15 @@ fn without_a_scope_all_below_the_working_directory_is_free() {
         ("python -m unittest anything", "ok"),
         ("pytest --basetemp=.", "PATH_PROTECTED"),
     ] {
-        assert_eq!(judge(line, &[]), expected, "{line}");
+        assert_eq!(decide(line, &[]), expected, "{line}");
     }
-    assert_eq!(judge("pytest", &["."]), "ok", "a scope of all leaves nothing out");
+    assert_eq!(decide("pytest", &["."]), "ok", "the scope is the whole working directory");
 }
 
 #[test]
-fn what_leads_out_through_a_link_is_refused() {
+fn a_link_that_leads_out_is_refused() {
     let scope = scope(&["tests"]);
-    let word = PathWord { path: "tests/link".into(), place: Place::Target, exists: true };
+    let word = PathWord { path: "tests/link".into(), role: PathRole::Target, exists: true };
     let written = PathBuf::from("/srv/tests/link");
     for (real, code) in [
         ("/etc", "PATH_SYMLINK_ESCAPE"),
@@ -250,7 +247,7 @@ fn what_leads_out_through_a_link_is_refused() {
         ("/srv/tests/other", ""),
     ] {
         let found = Resolved { written: written.clone(), real: real.into(), exists: true };
-        let decided = check_place(&scope, &word, &found);
+        let decided = check_location(&scope, &word, &found);
         assert_eq!(
             decided.err().map(|decision| decision.code.to_string()).unwrap_or_default(),
             code,
@@ -260,7 +257,23 @@ fn what_leads_out_through_a_link_is_refused() {
 }
 
 #[test]
-fn approval_is_a_flag_or_a_word_that_means_yes() {
+fn with_a_narrow_scope_no_target_of_jest_is_a_pattern_for_other_files() {
+    for line in ["jest 'tests/x|.'", "npx jest 'tests/x|.'", "jest '--testPathPattern=tests/x|.'"] {
+        assert_eq!(decide(line, &["tests"]), "PATH_OPTION", "{line}");
+        assert_eq!(decide(line, &["."]), "ok", "{line}");
+    }
+}
+
+#[test]
+fn the_values_of_a_scripts_options_are_checked_as_targets() {
+    for line in ["tests/a.py --x=src/y", "sh tests/a.py -Csrc", "python3 tests/a.py --x=src"] {
+        assert_eq!(decide(line, &["tests"]), "PATH_OUTSIDE_SCOPE", "{line}");
+    }
+    assert_eq!(decide_with("make --x=src/y tests", &["tests"], &[], true), "PATH_OUTSIDE_SCOPE");
+}
+
+#[test]
+fn approval_is_a_flag_or_a_variable_that_says_yes() {
     let policy = TestPolicy { approval: true, approval_variable: "V".into(), ..TestPolicy::default() };
     for (flag, variable, approved) in [
         (true, None, true),

@@ -4,7 +4,7 @@ use super::super::command::{check_commands, read_command};
 use super::*;
 
 #[test]
-fn a_program_is_allowed_by_its_last_name() {
+fn a_program_is_allowed_by_its_file_name() {
     let policy = |commands: &[&str]| TestPolicy {
         commands: commands.iter().map(ToString::to_string).collect(),
         ..TestPolicy::default()
@@ -45,7 +45,7 @@ fn a_program_is_allowed_by_its_last_name() {
         (&["/usr/bin/*"], "pytest tests", false),
         (&[], "anything at all", true),
     ] {
-        let command = read_command(&split_words(line));
+        let command = read_command(&shlex_split(line));
         assert_eq!(check_commands(&policy(commands), &command).is_ok(), allowed, "{commands:?} {line}");
     }
 }
@@ -66,6 +66,6 @@ fn runners_are_known_by_the_way_they_are_called() {
         ("node_modules/.bin/jest", Runner::Jest),
         ("", Runner::Other),
     ] {
-        assert_eq!(read_command(&split_words(line)).runner, runner, "{line}");
+        assert_eq!(read_command(&shlex_split(line)).runner, runner, "{line}");
     }
 }

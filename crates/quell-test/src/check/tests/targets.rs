@@ -1,9 +1,9 @@
 //! Which words are targets or paths. The policy allows every option and lists the program.
 
-use super::{hold, judge_by};
+use super::{assert_decisions, decide_with};
 
 #[test]
-fn the_words_of_each_runner_that_are_paths_are_held_against_the_scope() {
+fn the_paths_in_a_command_line_are_checked_against_the_scope() {
     let rows = [
         ("pytest tests", "ok"),
         ("pytest -q tests/a.py::test_x", "ok"),
@@ -97,12 +97,12 @@ fn the_words_of_each_runner_that_are_paths_are_held_against_the_scope() {
         ("sh tests/a.py /etc/passwd", "PATH_ABSOLUTE"),
         ("sh tests\\\\..\\\\src", "PATH_TRAVERSAL"),
     ];
-    hold(rows, |line| judge_by(line, &["tests"], &["*"], true));
+    assert_decisions(rows, |line| decide_with(line, &["tests"], &["*"], true));
 }
 
-/// Each was once a way for a target to pass as something else.
+/// Each was once a way to hide a target from the check.
 #[test]
-fn no_word_that_a_runner_takes_for_a_target_is_passed_over() {
+fn no_target_is_missed() {
     let rows = [
         // An option that takes no value, or takes one only with `=`.
         ("pytest --trace-config /out/a.py tests", "PATH_ABSOLUTE"),
@@ -139,7 +139,7 @@ fn no_word_that_a_runner_takes_for_a_target_is_passed_over() {
         ("pytest --x=file:///etc tests", "PATH_ABSOLUTE"),
         ("pytest --x=FILE:///etc tests", "PATH_ABSOLUTE"),
         ("pytest --x=git+ssh://host/x tests", "ok"),
-        // What argparse takes for no option.
+        // Words that argparse does not read as options.
         ("pytest '- x/../../out/a.py' tests", "PATH_OPTION"),
         ("pytest '-Zo x/../../out/a.py' tests", "PATH_OPTION"),
         ("pytest '--x=y/../../out/a.py::a b' tests", "PATH_OPTION"),
@@ -165,13 +165,13 @@ fn no_word_that_a_runner_takes_for_a_target_is_passed_over() {
         ("jest --root-dir=src tests", "PATH_OUTSIDE_SCOPE"),
         ("jest -c../x.json tests", "PATH_OPTION"),
         ("jest -c=../x.json tests", "PATH_TRAVERSAL"),
-        // Parsers that give an option no value if the next word begins with a dash.
+        // Parsers that don't read a word with a dash as a value.
         ("jest tests -t --rootDir=/", "PATH_OPTION"),
         ("jest tests -tc=tests/x.toml", "PATH_OPTION"),
         ("vitest run tests -t= src", "PATH_OPTION"),
         ("vitest run tests --testNamePattern= src", "PATH_OPTION"),
         ("jest --globalSetup=/out/x.js tests", "PATH_ABSOLUTE"),
-        // All words behind it are values: nothing is named, and jest would choose for itself.
+        // All words after it are values, so no target is named.
         ("jest --reporters default tests", "PATH_OPTION"),
         ("jest --reporters=default tests", "PATH_OPTION"),
         ("jest tests", "ok"),
@@ -194,5 +194,5 @@ fn no_word_that_a_runner_takes_for_a_target_is_passed_over() {
         ("sh tests/a.py -C../x", "PATH_TRAVERSAL"),
         ("sh tests/a.py --level=3 -x", "ok"),
     ];
-    hold(rows, |line| judge_by(line, &["tests"], &["*"], true));
+    assert_decisions(rows, |line| decide_with(line, &["tests"], &["*"], true));
 }

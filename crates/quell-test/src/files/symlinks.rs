@@ -1,4 +1,4 @@
-//! Links that lead out of the scope: a runner that follows them would run what is there.
+//! Finds symbolic links that lead out of the scope. A runner that follows them would run tests outside the scope.
 
 use std::collections::HashSet;
 use std::fs;
@@ -6,69 +6,70 @@ use std::path::{Path, PathBuf};
 
 use quell_guard::{BUILT_IN, DecisionCode};
 
-use crate::check::{Scope, Verdict, refuse, shown};
+use crate::check::{Checked, Scope, printable, refuse};
 use crate::runners::Runner;
 
-/// How many entries are looked at. A directory with more of them would take too long.
-const MOST: usize = 200_000;
+/// How many directory entries are checked. More would take too long.
+const MAX_ENTRIES: usize = 200_000;
 
-/// The ends of files that go builds into a test's program.
+/// The extensions of files that go builds into a test program.
 const SOURCES: [&str; 13] = ["go", "s", "S", "sx", "c", "cc", "cpp", "cxx", "h", "hh", "hpp", "m", "syso"];
 
 /// Refuses links below the targets that lead out of the scope.
-pub(super) fn check(scope: &Scope, runner: Runner, mut targets: Vec<PathBuf>) -> Verdict<()> {
+pub(super) fn check(scope: &Scope, runner: Runner, mut targets: Vec<PathBuf>) -> Checked<()> {
     // jest does not follow links.
     if runner == Runner::Jest {
         return Ok(());
     }
     if runner.is_cargo() {
-        // It builds what is beside the manifest.
+        // It builds the directory of the manifest.
         targets = targets.iter().filter_map(|manifest| manifest.parent()).map(Path::to_owned).collect();
     } else if !scope.is_set() {
-        // The whole working directory is as good as no target.
+        // Naming the working directory is the same as naming no target.
         targets.retain(|target| *target != scope.cwd);
     } else if targets.is_empty() && runner != Runner::Other {
-        // Without a target a runner looks everywhere.
+        // Without a target a runner searches the working directory.
         targets.push(scope.cwd.clone());
     }
-    check_at_most(scope, runner, &targets, MOST)
+    check_entries(scope, runner, &targets, MAX_ENTRIES)
 }
 
-fn check_at_most(scope: &Scope, runner: Runner, targets: &[PathBuf], most: usize) -> Verdict<()> {
+fn check_entries(scope: &Scope, runner: Runner, targets: &[PathBuf], limit: usize) -> Checked<()> {
     let mut seen: HashSet<PathBuf> = HashSet::new();
-    let mut ahead: Vec<PathBuf> = targets.iter().filter_map(|target| target.canonicalize().ok()).collect();
-    ahead.iter().try_for_each(|target| check_way(scope, target))?;
-    let mut looked_at = 0;
-    while let Some(dir) = ahead.pop() {
+    let mut pending: Vec<PathBuf> = targets.iter().filter_map(|target| target.canonicalize().ok()).collect();
+    pending.iter().try_for_each(|target| check_parents(scope, target))?;
+    let mut count = 0;
+    while let Some(dir) = pending.pop() {
         if !dir.is_dir() || !seen.insert(dir.clone()) {
             continue;
         }
-        // What can't be read here can't be read by the tests either.
+        // A directory that quell can't read can't be read by the tests either.
         for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {
-            looked_at += 1;
-            if looked_at > most {
-                let reason = format!("there are more than {most} files to look at, up to {}", dir.display());
-                let hint = "name a directory with less in it";
+            count += 1;
+            if count > limit {
+                let reason =
+                    format!("the targets have more than {limit} files to check (last: {})", dir.display());
+                let hint = "name a directory with fewer files";
                 return refuse(DecisionCode::PathTooMany, BUILT_IN, reason, hint);
             }
             let (path, Ok(kind)) = (entry.path(), entry.file_type()) else { continue };
-            if kind.is_dir() && !is_passed_over(runner, &path) {
-                ahead.push(path);
+            if kind.is_dir() && !is_skipped(runner, &path) {
+                pending.push(path);
             } else if kind.is_symlink()
                 && let Ok(real) = path.canonicalize()
                 && is_followed(runner, &path, &real)
             {
                 check_link(scope, &path)?;
-                ahead.push(real);
+                pending.push(real);
             }
         }
     }
     Ok(())
 }
 
-/// The same for files that Python loads from the directories above a target.
-fn check_way(scope: &Scope, target: &Path) -> Verdict<()> {
-    for dir in target.ancestors().skip(1).take_while(|dir| scope.has(dir)) {
+/// Checks the files that Python loads from the directories above a target.
+fn check_parents(scope: &Scope, target: &Path) -> Checked<()> {
+    for dir in target.ancestors().skip(1).take_while(|dir| scope.contains(dir)) {
         let cached = dir.join("__pycache__");
         let entries = fs::read_dir(&cached).into_iter().flatten().flatten().map(|entry| entry.path());
         let named = ["conftest.py", "__init__.py"].map(|name| dir.join(name));
@@ -77,19 +78,22 @@ fn check_way(scope: &Scope, target: &Path) -> Verdict<()> {
     Ok(())
 }
 
-fn check_link(scope: &Scope, link: &Path) -> Verdict<()> {
-    let leads_out = link.is_symlink() && link.canonicalize().is_ok_and(|real| !scope.has(&real));
+fn check_link(scope: &Scope, link: &Path) -> Checked<()> {
+    let leads_out = link.is_symlink() && link.canonicalize().is_ok_and(|real| !scope.contains(&real));
     if !leads_out {
         return Ok(());
     }
     let name = link.strip_prefix(&scope.cwd).unwrap_or(link).display().to_string();
-    let reason =
-        format!("the link `{}`, which the runner follows, leads out of {}", shown(&name), scope.words());
-    refuse(DecisionCode::PathSymlinkEscape, &scope.rule, reason, "remove the link, or name targets beside it")
+    let reason = format!(
+        "the runner would follow the link `{}`, which leads out of {}",
+        printable(&name),
+        scope.describe()
+    );
+    refuse(DecisionCode::PathSymlinkEscape, &scope.rule, reason, "remove the link, or name other targets")
 }
 
-/// Whether no tests are ever taken from there: package managers fill it with links, or cargo has built it.
-fn is_passed_over(runner: Runner, dir: &Path) -> bool {
+/// Whether the runner takes no tests from a directory: package managers fill it with links, or cargo writes its build there.
+fn is_skipped(runner: Runner, dir: &Path) -> bool {
     let name = dir.file_name().unwrap_or_default();
     match runner {
         Runner::Vitest => name == "node_modules",
@@ -98,7 +102,7 @@ fn is_passed_over(runner: Runner, dir: &Path) -> bool {
     }
 }
 
-/// Whether the runner takes code from behind a link: go does so for files of source code alone.
+/// Whether the runner follows a link. go follows only links to source files.
 fn is_followed(runner: Runner, link: &Path, real: &Path) -> bool {
     let end = link.extension().unwrap_or_default().to_string_lossy();
     runner != Runner::Go || (!real.is_dir() && SOURCES.contains(&&*end))
@@ -112,7 +116,7 @@ mod tests {
 
     use super::*;
 
-    /// A directory of this test's own, removed when it is over; and its real path.
+    /// A temporary directory by its real path. It is removed on drop.
     struct Dir(PathBuf, #[expect(dead_code, reason = "removes it")] TempDir);
 
     impl Dir {
@@ -124,17 +128,17 @@ mod tests {
             Self(path, dir)
         }
 
-        fn judge(&self, runner: Runner, most: usize) -> String {
+        fn decide(&self, runner: Runner, limit: usize) -> String {
             let tests = self.0.join("tests");
             let dirs = vec![(tests.clone(), tests.clone())];
             let scope = Scope { cwd: self.0.clone(), dirs, rule: "--scope".into() };
-            let decided = check_at_most(&scope, runner, &[tests], most);
+            let decided = check_entries(&scope, runner, &[tests], limit);
             decided.err().map_or_else(|| "ok".into(), |decision| decision.code.to_string())
         }
     }
 
     #[test]
-    fn a_link_below_a_target_that_leads_out_is_found_wherever_it_is() {
+    fn a_link_below_a_target_that_leads_out_is_found() {
         for (link, to, runner, expected) in [
             ("tests/deep/link", "out", Runner::Pytest, "PATH_SYMLINK_ESCAPE"),
             ("tests/deep/up", "", Runner::Pytest, "PATH_SYMLINK_ESCAPE"),
@@ -156,15 +160,15 @@ mod tests {
             let path = dir.0.join(link);
             fs::create_dir_all(path.parent().expect("a directory")).expect("mkdir");
             symlink(dir.0.join(to), path).expect("a link");
-            assert_eq!(dir.judge(runner, MOST), expected, "{link} → {to}");
+            assert_eq!(dir.decide(runner, MAX_ENTRIES), expected, "{link} → {to}");
         }
     }
 
     #[test]
-    fn what_is_too_much_to_look_at_is_refused() {
+    fn too_many_files_are_refused() {
         let dir = Dir::new();
         fs::write(dir.0.join("tests/a"), "").expect("a file");
-        assert_eq!(dir.judge(Runner::Pytest, 2), "ok");
-        assert_eq!(dir.judge(Runner::Pytest, 1), "PATH_TOO_MANY");
+        assert_eq!(dir.decide(Runner::Pytest, 2), "ok");
+        assert_eq!(dir.decide(Runner::Pytest, 1), "PATH_TOO_MANY");
     }
 }

@@ -1,16 +1,16 @@
-//! Files by which cargo, rustup and nextest run other programs, or take code from elsewhere. They look for them in the working
-//! directory and in all directories above it, whatever package is tested.
+//! Settings by which cargo, rustup and nextest run other programs or use code from elsewhere. cargo reads them from the working directory
+//! and all directories above it, whatever package is tested.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use toml::de::{DeTable, DeValue};
 
-use super::{above, parse, read, refuse_setting};
-use crate::check::{Rules, Variables, Verdict};
+use super::{parse, read, refuse_setting, with_parents};
+use crate::check::{Checked, Rules, Variables};
 use crate::runners::Runner;
 
-/// Whether a key names code. The keys of the tables that it is in come first.
+/// Whether a setting names a program or code. The key is the path of its table, then its name.
 type NamesCode = fn(&[&str], &DeValue<'_>) -> bool;
 
 /// Refuses settings outside the scope that name programs or code.
@@ -19,8 +19,8 @@ pub(super) fn check(
     paths: &[PathBuf],
     variables: &Variables,
     rules: &Rules<'_>,
-) -> Verdict<()> {
-    // The settings in the user's home belong to the user, as far as HOME says where that is.
+) -> Checked<()> {
+    // The file in CARGO_HOME is the user's own and is not checked.
     let variable = |name: &str| variables.get(OsStr::new(name)).map(PathBuf::from);
     let home = variable("CARGO_HOME").or_else(|| Some(variable("HOME")?.join(".cargo")));
     let home = home.and_then(|home| home.canonicalize().ok());
@@ -35,20 +35,20 @@ pub(super) fn check(
     }
     if runner == Runner::Nextest {
         // It looks in the root of the workspace, which is above the manifest.
-        for dir in above(paths) {
+        for dir in with_parents(paths) {
             check_file(&dir.join(".config/nextest.toml"), nextest_key, rules)?;
         }
     }
     Ok(())
 }
 
-fn check_file(file: &Path, names_code: NamesCode, rules: &Rules<'_>) -> Verdict<()> {
+fn check_file(file: &Path, names_code: NamesCode, rules: &Rules<'_>) -> Checked<()> {
     let why = "names a program or code that cargo would use";
-    if rules.scope.has_file(file) {
+    if rules.scope.contains_file(file) {
         return Ok(());
     }
     let Some(text) = read(file)? else { return Ok(()) };
-    // It may be just the name of a toolchain, which has no slash in it if it is an official one.
+    // The old format has only the name of a toolchain. An official name has no slash.
     if file.ends_with("rust-toolchain") && DeTable::parse(&text).is_err() {
         let is_path = text.contains(['/', '\\']);
         return if is_path { refuse_setting(file, "toolchain.path", why, rules) } else { Ok(()) };
@@ -60,7 +60,7 @@ fn check_file(file: &Path, names_code: NamesCode, rules: &Rules<'_>) -> Verdict<
     keys.iter().try_for_each(|key| refuse_setting(file, key, why, rules))
 }
 
-/// All keys that name code, with those of the tables that they are in before them.
+/// Collects all keys that name code, as dotted paths.
 fn find_keys<'a>(
     table: &'a DeTable<'_>,
     above: &mut Vec<&'a str>,
@@ -80,13 +80,13 @@ fn find_keys<'a>(
 
 fn cargo_key(key: &[&str], value: &DeValue<'_>) -> bool {
     match key {
-        // A triple has no slash, and the name of a file that describes a target has a dot.
+        // A target triple has no slash or dot; the name of a target file has a dot.
         ["build", "target"] => value.as_str().is_none_or(|target| target.contains(['/', '.'])),
         ["build", key] => {
             ["rustc", "rustc-wrapper", "rustc-workspace-wrapper", "rustdoc", "rustflags", "rustdocflags"]
                 .contains(key)
         }
-        // An alias can't replace a verb of cargo's own, but that of another program.
+        // An alias can't replace a built-in command of cargo, but it can replace that of another program.
         ["alias", verb] => *verb == "nextest",
         ["target" | "host", _, _] => true,
         ["env", _] | ["paths" | "patch" | "source" | "include" | "unstable" | "credential-alias"] => true,
@@ -100,7 +100,7 @@ fn toolchain_key(key: &[&str], _: &DeValue<'_>) -> bool {
     key == ["toolchain", "path"]
 }
 
-/// Scripts that run before the tests, and programs that run them.
+/// Setup scripts and wrapper scripts.
 fn nextest_key(key: &[&str], _: &DeValue<'_>) -> bool {
     matches!(key, ["script" | "scripts"])
 }

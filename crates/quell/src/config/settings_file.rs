@@ -72,7 +72,7 @@ pub(crate) fn read<'d, T: Deserialize<'d>>(value: Spanned<DeValue<'d>>) -> Resul
 }
 
 /// Reads one word of an enum.
-pub(crate) fn word<'d, T: Deserialize<'d>>(text: &'d str) -> Result<T, Problem> {
+pub(crate) fn variant<'d, T: Deserialize<'d>>(text: &'d str) -> Result<T, Problem> {
     let word = IntoDeserializer::<TomlError>::into_deserializer(text);
     T::deserialize(word)
         .map_err(|error| reword(error.message()))

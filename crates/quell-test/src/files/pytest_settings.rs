@@ -1,12 +1,12 @@
-//! pytest's settings. Every file that it may choose is read, as which one it chooses depends on the version.
+//! pytest's settings. All files that pytest may choose are read, as the choice depends on its version.
 
 use std::path::{Path, PathBuf};
 
 use toml::de::DeValue;
 
-use super::{above, parse, python, read, refuse_setting};
-use crate::check::{Rules, Verdict};
-use crate::runners::split_words;
+use super::{parse, python_modules, read, refuse_setting, with_parents};
+use crate::check::{Checked, Rules};
+use crate::runners::shlex_split;
 
 const FILES: [&str; 7] =
     ["pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg"];
@@ -21,33 +21,39 @@ enum Value {
     List(Vec<String>),
 }
 
-/// The files beside the targets or above them that have the setting `key`, and its words.
-pub(crate) fn words(targets: &[PathBuf], key: &str) -> Verdict<Vec<(PathBuf, Vec<String>)>> {
-    parts(targets, key, split_words)
+impl Value {
+    fn into_parts(self, split: fn(&str) -> Vec<String>) -> Vec<String> {
+        match self {
+            Self::Text(text) => split(&text),
+            Self::List(items) => items,
+        }
+    }
+}
+
+/// The files beside the targets or above them that have the setting `key`, each with the words of its value.
+pub(crate) fn pytest_setting(targets: &[PathBuf], key: &str) -> Checked<Vec<(PathBuf, Vec<String>)>> {
+    parts(targets, key, shlex_split)
 }
 
 fn parts(
     targets: &[PathBuf],
     key: &str,
     split: fn(&str) -> Vec<String>,
-) -> Verdict<Vec<(PathBuf, Vec<String>)>> {
+) -> Checked<Vec<(PathBuf, Vec<String>)>> {
     let mut all = Vec::new();
-    for file in above(targets).iter().flat_map(|dir| FILES.iter().map(|name| dir.join(name))) {
+    for file in with_parents(targets).iter().flat_map(|dir| FILES.iter().map(|name| dir.join(name))) {
         let Some(text) = read(&file)? else { continue };
-        let words = values(&file, &text, key)?.into_iter().flat_map(|value| match value {
-            Value::Text(text) => split(&text),
-            Value::List(items) => items,
-        });
-        let words: Vec<String> = words.collect();
-        if !words.is_empty() {
-            all.push((file, words));
+        let values = values(&file, &text, key)?.into_iter();
+        let parts: Vec<String> = values.flat_map(|value| value.into_parts(split)).collect();
+        if !parts.is_empty() {
+            all.push((file, parts));
         }
     }
     Ok(all)
 }
 
-/// Refuses a filter of warnings for which Python loads a module outside the scope: `error::package.Warning`.
-pub(super) fn check_warnings(targets: &[PathBuf], rules: &Rules<'_>) -> Verdict<()> {
+/// Refuses a warning filter that makes Python load a module outside the scope: `error::package.Warning`.
+pub(super) fn check_warnings(targets: &[PathBuf], rules: &Rules<'_>) -> Checked<()> {
     let lines = |text: &str| text.lines().map(str::to_owned).collect();
     for (file, filters) in parts(targets, "filterwarnings", lines)? {
         let category = |filter: &String| {
@@ -55,9 +61,11 @@ pub(super) fn check_warnings(targets: &[PathBuf], rules: &Rules<'_>) -> Verdict<
             category.split_once('.').map(|(module, _)| module.to_owned())
         };
         for module in filters.iter().filter_map(category) {
-            let found = above(targets).iter().find_map(|dir| {
+            let found = with_parents(targets).iter().find_map(|dir| {
                 let package = Some(dir.join(&module)).filter(|package| package.is_dir());
-                python::find(dir, &module).or(package).filter(|found| !rules.scope.has_file(found))
+                python_modules::find(dir, &module)
+                    .or(package)
+                    .filter(|found| !rules.scope.contains_file(found))
             });
             if let Some(found) = found {
                 let why = format!("loads `{}`", found.display());
@@ -68,14 +76,14 @@ pub(super) fn check_warnings(targets: &[PathBuf], rules: &Rules<'_>) -> Verdict<
     Ok(())
 }
 
-fn values(file: &Path, text: &str, key: &str) -> Verdict<Vec<Value>> {
+fn values(file: &Path, text: &str, key: &str) -> Checked<Vec<Value>> {
     if file.extension().is_some_and(|end| end == "toml") {
         return from_toml(file, text, key);
     }
     Ok(from_ini(text, key))
 }
 
-fn from_toml(file: &Path, text: &str, key: &str) -> Verdict<Vec<Value>> {
+fn from_toml(file: &Path, text: &str, key: &str) -> Checked<Vec<Value>> {
     let document = parse(file, text)?;
     let mut values = Vec::new();
     for path in TABLES {
@@ -95,12 +103,21 @@ fn from_toml(file: &Path, text: &str, key: &str) -> Verdict<Vec<Value>> {
     Ok(values)
 }
 
-/// The setting in any section, read as Python's iniconfig does it: a value goes on in lines that begin with a blank, or with a
-/// bracket that is not closed.
+/// The setting in any section, as any version of Python's iniconfig reads it: some split the lines like `splitlines`, others only at line
+/// feeds and carriage returns.
 fn from_ini(text: &str, key: &str) -> Vec<Value> {
+    let mut values = from_ini_lines(text.split(is_line_end), key);
+    if text.contains(|c| is_line_end(c) && !matches!(c, '\n' | '\r')) {
+        values.extend(from_ini_lines(text.split(['\n', '\r']), key));
+    }
+    values
+}
+
+/// A value continues in lines that begin with whitespace or with an unclosed bracket.
+fn from_ini_lines<'t>(lines: impl Iterator<Item = &'t str>, key: &str) -> Vec<Value> {
     let mut values: Vec<Value> = Vec::new();
     let mut inside = false;
-    for line in text.split(is_end) {
+    for line in lines {
         let line = line.trim_end_matches(is_blank);
         let bare = line.trim_start_matches(is_blank);
         if bare.is_empty() || bare.starts_with(['#', ';']) {
@@ -124,12 +141,12 @@ fn from_ini(text: &str, key: &str) -> Vec<Value> {
     values
 }
 
-/// What Python takes for the end of a line.
-pub(super) fn is_end(c: char) -> bool {
+/// Whether Python's `splitlines` splits at a character.
+pub(super) fn is_line_end(c: char) -> bool {
     matches!(c, '\n' | '\r' | '\x0b' | '\x0c' | '\x1c'..='\x1e' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
-/// What Python takes for a blank.
+/// Whether Python's `strip` removes a character.
 pub(super) fn is_blank(c: char) -> bool {
     c.is_whitespace() || matches!(c, '\x1c'..='\x1f')
 }
@@ -156,21 +173,21 @@ mod tests {
             ("pyproject.toml", "[project]\naddopts = 'src'\n", &[]),
             ("pytest.ini", "[pytest]\raddopts = -p evil\n", &["-p", "evil"]),
             ("pytest.ini", "[pytest]\nx = a\u{b}addopts\u{1f}= -p evil\n", &["-p", "evil"]),
+            ("pytest.ini", "[pytest]\naddopts\u{1c}= -p evil\n", &["-p", "evil"]),
+            ("setup.cfg", "[tool:pytest]\naddopts\u{1e}: -p evil\n", &["-p", "evil"]),
+            ("pytest.ini", "[pytest]\naddopts = -q\n\u{1c}-p evil\n", &["-q", "-q", "-p", "evil"]),
             ("pytest.ini", "[pytest]\naddopts = -q\n[ -p evil\n", &["-q", "[", "-p", "evil"]),
             ("pytest.ini", "[pytest]\naddopts = -q\n[x] # y\n  -p evil\n", &["-q"]),
             ("pytest.ini", "[pytest]\naddopts = \"a\n  b\" -p \"evil\"\n", &["a\nb", "-p", "evil"]),
         ] {
             let found = values(Path::new(name), text, "addopts").expect(name);
-            let words = found.into_iter().flat_map(|value| match value {
-                Value::Text(text) => split_words(&text),
-                Value::List(items) => items,
-            });
+            let words = found.into_iter().flat_map(|value| value.into_parts(shlex_split));
             assert_eq!(words.collect::<Vec<_>>(), expected, "{name}: {text}");
         }
     }
 
     #[test]
-    fn a_file_that_is_not_understood_is_an_error() {
+    fn an_invalid_file_is_an_error() {
         let nested = format!("x = {}1{}\n[tool.pytest.ini_options]\n", "[".repeat(90), "]".repeat(90));
         for text in ["no toml", &nested] {
             assert!(values(Path::new("x.toml"), text, "addopts").is_err(), "{text}");

@@ -1,0 +1,185 @@
+//! The guard: refusals, questions to the user, and the audit log.
+
+use quell_tests::eventually;
+use quell_tests::outsider::Outsider;
+use quell_tests::run::PATIENCE;
+use quell_tests::test_env::TestEnv;
+use serde_json::{Value, json};
+
+use super::client::{Client, text_of};
+use crate::guard::decisions::policy;
+
+fn audit(env: &TestEnv) -> Vec<Value> {
+    let log = std::fs::read_to_string(env.home().join("audit.jsonl")).unwrap_or_default();
+    log.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// The names of the tools that are listed.
+fn tools(client: &mut Client) -> Vec<String> {
+    let listed = client.ask("tools/list", json!({}));
+    let tools = listed["result"]["tools"].as_array().unwrap().iter();
+    tools.map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+}
+
+/// Parameters of a request of a modern client that can show forms.
+fn modern(mut params: Value) -> Value {
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": { "elicitation": { "form": {} } },
+        "io.modelcontextprotocol/clientInfo": { "name": "modern client", "version": "3" },
+    });
+    params
+}
+
+#[test]
+fn every_call_is_asked_about_and_the_log_names_the_client() {
+    let env = TestEnv::as_me();
+    let mut client = Client::initialized(&env, &[]);
+    client.text("start_job", json!({ "command": "sleep 600", "name": "web" }));
+    client.facts("restart_job", json!({ "job": "web" }));
+    client.facts("stop_jobs", json!({ "jobs": ["web"], "reason": "because" }));
+    let log = audit(&env);
+    for verb in ["start", "restart", "stop"] {
+        let lines: Vec<&Value> = log.iter().filter(|line| line["verb"] == verb).collect();
+        assert!(!lines.is_empty(), "{verb}");
+        for line in lines {
+            let actor = &line["actor"];
+            assert_eq!(
+                (&actor["surface"], &actor["client"]),
+                (&json!("mcp"), &json!("test client 1.2")),
+                "{line}"
+            );
+        }
+    }
+    assert!(log.iter().any(|line| line["verb"] == "stop" && line["cause"] == "because"), "{log:?}");
+    // A policy that changes while the server runs counts at once.
+    policy(&env, "[guard]\nmax_effect = \"read\"\n");
+    assert_eq!(tools(&mut client), ["wait_for", "read_output", "list_jobs", "job_status"]);
+    for (tool, arguments) in [
+        ("run_command", json!({ "command": "true" })),
+        ("start_job", json!({ "command": "true" })),
+        ("stop_jobs", json!({ "jobs": ["web"], "reason": "x" })),
+        ("restart_job", json!({ "job": "web" })),
+        ("send_input", json!({ "job": "web", "text": "x" })),
+        ("run_tests", json!({ "command": "true" })),
+    ] {
+        let error = client.error(tool, arguments);
+        assert!(
+            error.starts_with("error EFFECT_DENIED:") && error.contains("retrying won't help"),
+            "{tool}: {error}"
+        );
+    }
+    policy(&env, "[guard]\ndeny = [\"logs\"]\n");
+    assert!(client.error("read_output", json!({ "job": "web" })).starts_with("error VERB_DENIED:"));
+    policy(&env, "[guard]\ndeny = [\"mcp\"]\n");
+    assert_eq!(env.quell("mcp").finish().code(), Some(4));
+}
+
+#[test]
+fn tests_that_need_approval_are_refused_where_the_client_cannot_ask() {
+    let env = TestEnv::as_me();
+    policy(&env, "[guard.test]\napproval = true\n");
+    let mut client = Client::initialized(&env, &[]);
+    let error = client.error("run_tests", json!({ "command": "touch made" }));
+    assert!(error.starts_with("error APPROVAL_REQUIRED:"), "{error}");
+    assert!(error.contains("quell test --approve -- touch made"), "{error}");
+    // No argument approves.
+    let error = client.error("run_tests", json!({ "command": "touch made", "approve": true }));
+    assert!(error.contains("has no argument `approve`"), "{error}");
+    assert!(!env.path("made").exists());
+    let refused =
+        audit(&env).into_iter().find(|line| line["decision"]["code"] == "APPROVAL_REQUIRED").unwrap();
+    assert_eq!((&refused["verb"], &refused["actor"]["client"]), (&json!("test"), &json!("test client 1.2")));
+}
+
+#[test]
+fn the_user_is_asked_during_the_call_and_decides() {
+    let env = TestEnv::as_me();
+    policy(&env, "[guard.test]\napproval = true\n");
+    let yes = || json!({ "action": "accept", "content": { "approve": true } });
+    let no = || json!({ "action": "accept", "content": { "approve": false } });
+    for (capability, answer, runs) in [
+        (json!({}), yes(), true),
+        (json!({ "form": {} }), yes(), true),
+        (json!({}), no(), false),
+        (json!({}), json!({ "action": "decline" }), false),
+        (json!({}), json!({ "action": "cancel" }), false),
+    ] {
+        let made = env.path("made");
+        let _ = std::fs::remove_file(&made);
+        let mut client = Client::start(&env, &[]);
+        client.initialize("2025-06-18", json!({ "elicitation": capability }));
+        let id = client.send_call("run_tests", json!({ "command": "touch made" }));
+        let question = client.message("a question", |message| message["method"] == "elicitation/create");
+        assert!(question["params"]["message"].as_str().unwrap().contains("touch made"), "{question}");
+        assert_eq!(
+            question["params"]["requestedSchema"]["properties"]["approve"]["type"], "boolean",
+            "{question}"
+        );
+        assert!(!made.exists(), "nothing runs before the answer");
+        client.raw(&json!({ "jsonrpc": "2.0", "id": question["id"], "result": answer }).to_string());
+        let result = client.answer(&json!(id))["result"].clone();
+        assert_eq!((result["isError"] != true, made.exists()), (runs, runs), "{answer}: {result}");
+        assert!(
+            runs || text_of(&result).starts_with("error APPROVAL_REQUIRED: the user did not approve"),
+            "{result}"
+        );
+    }
+    let refusals = audit(&env).into_iter().filter(|line| line["decision"]["code"] == "APPROVAL_REQUIRED");
+    assert_eq!(refusals.count(), 3);
+}
+
+#[test]
+fn a_modern_client_asks_the_user_itself_and_an_answer_counts_once() {
+    let env = TestEnv::as_me();
+    policy(&env, "[guard.test]\napproval = true\n");
+    let mut client = Client::start(&env, &[]);
+    let call = |command: &str| json!({ "name": "run_tests", "arguments": { "command": command } });
+    let ask = |client: &mut Client, command: &str| {
+        let asked = client.ask("tools/call", modern(call(command)))["result"].clone();
+        assert_eq!(asked["resultType"], "input_required", "{asked}");
+        asked
+    };
+    let answer = |client: &mut Client, asked: &Value, command: &str| {
+        let key = asked["inputRequests"].as_object().unwrap().keys().next().unwrap().clone();
+        let mut params = modern(call(command));
+        params["requestState"] = asked["requestState"].clone();
+        params["inputResponses"] = json!({ key: { "action": "accept", "content": { "approve": true } } });
+        client.ask("tools/call", params)["result"].clone()
+    };
+    let asked = ask(&mut client, "touch made");
+    assert!(!env.path("made").exists());
+    let done = answer(&mut client, &asked, "touch made");
+    assert!(done["isError"] != true && env.path("made").exists(), "{done}");
+    // Neither again, nor for another command: the client has to ask once more.
+    assert_eq!(answer(&mut client, &asked, "touch made")["resultType"], "input_required");
+    let asked = ask(&mut client, "touch made");
+    assert_eq!(answer(&mut client, &asked, "touch other")["resultType"], "input_required");
+    assert!(!env.path("other").exists());
+}
+
+#[test]
+fn processes_of_the_host_are_killed_only_with_policy_and_approval() {
+    let env = TestEnv::as_me();
+    let (_outsider, sleeper) = Outsider::sleeper(&env, &[]);
+    let mut client = Client::start(&env, &[]);
+    client.initialize("2025-11-25", json!({ "elicitation": {} }));
+    assert!(!tools(&mut client).contains(&"host_kill".to_owned()));
+    let kill = json!({ "pid": sleeper.pid, "reason": "test" });
+    let error = client.error("host_kill", kill.clone());
+    assert!(error.starts_with("error NOT_ALLOWED:"), "{error}");
+    policy(&env, "[guard.kill]\nallow = [\"sleep\"]\n");
+    assert!(tools(&mut client).contains(&"host_kill".to_owned()));
+    let mut ask = |approve: bool| {
+        let id = client.send_call("host_kill", kill.clone());
+        let question = client.message("a question", |message| message["method"] == "elicitation/create");
+        let answer = json!({ "action": "accept", "content": { "approve": approve } });
+        client.raw(&json!({ "jsonrpc": "2.0", "id": question["id"], "result": answer }).to_string());
+        client.answer(&json!(id))["result"].clone()
+    };
+    assert_eq!(ask(false)["isError"], true);
+    assert!(sleeper.is_alive());
+    let killed = ask(true);
+    assert!(killed["isError"] != true && text_of(&killed).contains("\"kind\":\"gone\""), "{killed}");
+    assert!(eventually(PATIENCE, || !sleeper.is_alive()));
+}
