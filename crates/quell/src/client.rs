@@ -42,10 +42,13 @@ pub fn clients() -> Result<Vec<ClientProcess>> {
     Ok(found)
 }
 
-/// Whether `parent` is certainly not the process that has started this one, `own`. A child is in the session of its parent unless
-/// it has made one itself; then this can't be told.
+/// Whether `parent` is certainly not the process that has started this one, `own`. A child is in the session and the process group
+/// of its parent, with two exceptions: it leads one of its own, or a shell with a terminal has put it into the group of a pipeline.
+/// Then this can't be told. An init that has made no session (a virtual machine, a container) shares it with what it adopts.
 fn is_adopted(own: &Stat, parent: &Stat) -> bool {
-    own.sid != own.pid && parent.sid != own.sid
+    let moved_session = own.sid != own.pid && parent.sid != own.sid;
+    let moved_group = own.pgid != own.pid && parent.pgid != own.pgid;
+    moved_session || (moved_group && !parent.has_terminal)
 }
 
 /// Whether a process with this name and command line only waits for what it has started: `sh -c …`, a script, `npx …`.
@@ -95,6 +98,25 @@ mod tests {
         ] {
             assert!(!waits(name, line), "{line}");
         }
+    }
+
+    #[test]
+    fn a_parent_of_another_session_or_group_has_adopted_this_process() {
+        let process = |pid: u32, pgid: u32, sid: u32, terminal: u32| {
+            Stat::parse(&format!("{pid} (x) S 1 {pgid} {sid} {terminal} -1 0 0 0 0 0 0 0 0 0 20 0 1 0 9 0 0"))
+                .unwrap()
+        };
+        let (client, moved) = (process(50, 40, 30, 0), process(60, 40, 30, 0));
+        assert!(!is_adopted(&moved, &client));
+        // An init in a session of its own, and one that shares the session of everything below it.
+        assert!(is_adopted(&moved, &process(1, 1, 1, 0)));
+        assert!(is_adopted(&moved, &process(1, 1, 30, 0)));
+        assert!(is_adopted(&process(60, 40, 0, 0), &process(1, 0, 0, 0)));
+        // The second program of a pipeline, below a shell with a terminal.
+        assert!(!is_adopted(&moved, &process(35, 35, 30, 34816)));
+        // It leads a group or a session: that may be the work of its parent.
+        assert!(!is_adopted(&process(60, 60, 0, 0), &process(1, 0, 0, 0)));
+        assert!(!is_adopted(&process(60, 60, 60, 0), &process(1, 1, 1, 0)));
     }
 
     #[test]

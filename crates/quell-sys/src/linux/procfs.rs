@@ -27,6 +27,8 @@ pub struct Stat {
     pub pgid: u32,
     /// The session.
     pub sid: u32,
+    /// Whether it has a controlling terminal.
+    pub has_terminal: bool,
     /// The kernel's flags.
     pub flags: u32,
     /// How many threads.
@@ -47,9 +49,12 @@ impl Stat {
         // The state, and then numbers: the first of them is the parent.
         let mut fields = rest.split(' ');
         let state = *fields.next()?.as_bytes().first()?;
+        let mut small = |skip: usize| fields.nth(skip)?.parse::<u32>().ok();
+        let (ppid, pgid, sid) = (small(0)?, small(0)?, small(0)?);
+        // Terminal and foreground group are signed numbers.
+        let has_terminal = fields.next()? != "0";
         let mut next = |skip: usize| fields.nth(skip)?.parse::<u64>().ok();
-        let mut small = |skip: usize| next(skip)?.try_into().ok();
-        let (ppid, pgid, sid, flags) = (small(0)?, small(0)?, small(0)?, small(2)?);
+        let flags = next(1)?.try_into().ok()?;
         let mut cpu: u64 = next(4)?;
         for _ in 0..3 {
             // What its children have used is a signed number to the kernel.
@@ -59,7 +64,7 @@ impl Stat {
         let start = next(1)?;
         let resident = next(1).unwrap_or(0);
         let (pid, comm) = (pid.parse().ok()?, comm.to_owned());
-        Some(Self { pid, comm, state, ppid, pgid, sid, flags, threads, start, cpu, resident })
+        Some(Self { pid, comm, state, ppid, pgid, sid, has_terminal, flags, threads, start, cpu, resident })
     }
 }
 
@@ -74,6 +79,7 @@ impl Stat {
             ppid,
             pgid: 0,
             sid: 0,
+            has_terminal: false,
             flags: 0,
             threads: 1,
             start: 0,
