@@ -179,6 +179,35 @@ static int test_is_over(void)
     return ready_path && access(ready_path, F_OK) != 0;
 }
 
+/* Whether the process has exited and was not collected yet. */
+static int is_zombie(pid_t pid)
+{
+    char path[32], text[64] = "";
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    int file = pid > 0 && kill(pid, 0) == 0 ? open(path, O_RDONLY) : -1;
+    if (file < 0)
+        return 0;
+    if (read(file, text, sizeof text - 1) < 0)
+        text[0] = 0;
+    close(file);
+    return strstr(text, ") Z") != NULL;
+}
+
+/*
+ * Notes this link of a chain, and waits a moment while the link CHAIN_ZOMBIES before it was not collected yet. So a chain whose
+ * reaper is late does not fill the process table of the host; one whose reaper keeps up never waits.
+ */
+#define CHAIN_ZOMBIES 1000
+static void next_link(void)
+{
+    static pid_t links[CHAIN_ZOMBIES];
+    static int last;
+    last = (last + 1) % CHAIN_ZOMBIES;
+    for (int i = 0; i < 100 && is_zombie(links[last]); i++)
+        nap(1);
+    links[last] = getpid();
+}
+
 static void start_chain(void)
 {
     int width = arg ? atoi(arg) : 1;
@@ -196,6 +225,7 @@ static void start_chain(void)
                 if (next == 0) {
                     alarm(LOOP_SECONDS);
                     setsid();
+                    next_link();
                 }
             }
             _exit(0);
