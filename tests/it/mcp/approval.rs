@@ -183,3 +183,33 @@ fn processes_of_the_host_are_killed_only_with_policy_and_approval() {
     assert!(killed["isError"] != true && text_of(&killed).contains("\"kind\":\"gone\""), "{killed}");
     assert!(eventually(PATIENCE, || !sleeper.is_alive()));
 }
+
+#[test]
+fn an_approval_is_for_the_process_that_the_user_was_asked_about() {
+    let env = TestEnv::as_me();
+    policy(&env, "[guard.kill]\nallow = [\"bash\", \"sleep\"]\n");
+    let fifo = env.fifo();
+    let script = format!("read x < {}; exec sleep $N", fifo.display());
+    let outsider = Outsider::start(&env, &["bash", "-c", &script], &[]);
+    let process = outsider.find("bash");
+    let mut client = Client::start(&env, &[]);
+    let call = json!({ "name": "host_kill", "arguments": { "pid": process.pid, "reason": "test" } });
+    let answered = |client: &mut Client, asked: &Value| {
+        let key = asked["inputRequests"].as_object().unwrap().keys().next().unwrap().clone();
+        let mut params = modern(call.clone());
+        params["requestState"] = asked["requestState"].clone();
+        params["inputResponses"] = json!({ key: { "action": "accept", "content": { "approve": true } } });
+        client.ask("tools/call", params)["result"].clone()
+    };
+    let asked = client.ask("tools/call", modern(call.clone()))["result"].clone();
+    let question = &asked["inputRequests"]["approve"]["params"]["message"];
+    assert!(question.as_str().unwrap().contains("(bash, started"), "{asked}");
+    // It becomes another program while the user decides.
+    std::fs::write(&fifo, "go\n").unwrap();
+    outsider.find("sleep");
+    let again = answered(&mut client, &asked);
+    assert_eq!(again["resultType"], "input_required", "{again}");
+    assert!(process.is_alive(), "nothing was signalled");
+    let killed = answered(&mut client, &again);
+    assert!(killed["isError"] != true && eventually(PATIENCE, || !process.is_alive()), "{killed}");
+}

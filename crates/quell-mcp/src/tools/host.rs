@@ -45,7 +45,8 @@ pub fn kill(call: &ToolCall) -> Result<Outcome, ToolFailure> {
     let tree = if args.tree { " --tree" } else { "" };
     let typed = format!("quell kill {pid} --signal {signal}{tree}");
     let question = format!(
-        "Send {signal} to process {pid}{}?\nReason: {}",
+        "Send {signal} to process {pid} ({}){}?\nReason: {}",
+        described(args.pid),
         if args.tree { " and its descendants" } else { "" },
         args.reason
     );
@@ -54,6 +55,13 @@ pub fn kill(call: &ToolCall) -> Result<Outcome, ToolFailure> {
     }
     let answer = kill_process(&guard, &pid, &options)?;
     Ok(Outcome::Answer(text(json!(answer).to_string())))
+}
+
+/// The name of a process and when it was started. So the approval is for this process, and not for one that gets its PID while the
+/// user decides.
+fn described(pid: u64) -> String {
+    let stat = u32::try_from(pid).ok().and_then(|pid| quell::binary::stat(pid).ok());
+    stat.map_or_else(|| "not running".into(), |stat| format!("{}, started at tick {}", stat.comm, stat.start))
 }
 
 #[derive(Deserialize)]
@@ -104,7 +112,7 @@ fn unapproved(
     question: String,
     typed: &str,
 ) -> Result<Option<Outcome>, ToolFailure> {
-    match call.approval {
+    match call.decided(&question) {
         Some(Approval::Given) => Ok(None),
         None => Ok(Some(Outcome::Ask(question))),
         Some(approval) => {

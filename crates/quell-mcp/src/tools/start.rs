@@ -45,8 +45,10 @@ pub fn run_command(call: &ToolCall) -> Result<CallToolResult, ToolFailure> {
     request.timeout = args.timeout_s.map(Duration::from_secs);
     // Whatever the settings say: this tool promises it.
     (request.until, request.leak) = (Until::Root, Leak::Stop);
+    let starting = call.begin_start()?;
     let job = access.quell.start(&request)?;
     call.is_to_report(&job);
+    drop(starting);
     call.watch(&job);
     let result = wait_for_end(call, &job, &args, wait, note);
     call.about(&job, result)

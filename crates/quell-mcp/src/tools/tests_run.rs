@@ -54,19 +54,27 @@ pub fn run_tests(call: &ToolCall) -> Result<Outcome, ToolFailure> {
     request.timeout = Some(Duration::from_secs(args.timeout_s.unwrap_or(600)));
     request.leak = Leak::Fail;
     belongs_here(call, &mut request);
-    let plan = TestPlan {
+    let mut plan = TestPlan {
         scope: args.scope,
         junit: args.junit,
-        approved: call.approval == Some(Approval::Given),
         hint: call.shared.options.hint,
         ..TestPlan::new(request)
     };
-    if !plan.approved {
-        let decision = check_tests(&guard, &plan)?;
-        if decision.code == DecisionCode::ApprovalRequired {
-            return ask(call, &guard, &args.command, decision);
+    let decision = check_tests(&guard, &plan)?;
+    if decision.code == DecisionCode::ApprovalRequired {
+        let question = format!("Run these tests? {}\n{}", args.command, decision.reason);
+        match call.decided(&question) {
+            Some(Approval::Given) => plan.approved = true,
+            None => return Ok(Outcome::Ask(question)),
+            Some(approval) => {
+                let typed = format!("quell test --approve -- {}", args.command);
+                return Err(guard
+                    .refuse(Verb::Test, &args.command, refused(decision, approval, &typed))
+                    .into());
+            }
         }
     }
+    let starting = call.begin_start()?;
     let (send, events) = mpsc::channel();
     let (shared, slot, quell) = (call.shared.clone(), call.slot.clone(), access.quell.clone());
     let run = move || {
@@ -90,6 +98,7 @@ pub fn run_tests(call: &ToolCall) -> Result<Outcome, ToolFailure> {
         Event::Done(result) => return finish((*result)?, None, note),
     };
     call.is_to_report(&job);
+    drop(starting);
     call.watch(&job);
     let result = wait_for_result(call, &job, &events, wait, note);
     call.about(&job, result)
@@ -178,23 +187,6 @@ fn summary(answer: &TestAnswer) -> String {
         let _ = writeln!(lines, "{problem}");
     }
     lines
-}
-
-/// A run that needs approval: the user is asked, or it is refused with the command that a person can type.
-fn ask(
-    call: &ToolCall,
-    guard: &quell_guard::Guard,
-    command: &str,
-    decision: Decision,
-) -> Result<Outcome, ToolFailure> {
-    let typed = format!("quell test --approve -- {command}");
-    match call.approval {
-        None => Ok(Outcome::Ask(format!("Run these tests? {command}\n{}", decision.reason))),
-        Some(approval) => {
-            let decision = refused(decision, approval, &typed);
-            Err(guard.refuse(Verb::Test, command, decision).into())
-        }
-    }
 }
 
 /// The refusal after the user was asked, or could not be.
