@@ -5,27 +5,27 @@ mod input;
 mod jobs;
 mod output;
 mod restart;
+mod shared;
 mod start;
 mod stop;
 mod tests_run;
 mod wait;
 
-use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use quell::binary::{AccessRequest, AskedThrough, Config};
-use quell::{
-    Condition, Cursor, Decision, Error, Filter, Interrupt, Job, JobId, JobState, JobView, Quell, StopOptions,
-};
+use quell::{Condition, Cursor, Decision, Error, Filter, Interrupt, Job, JobId, JobState, JobView, Quell};
 use quell_guard::{BUILT_IN, DecisionCode, Guard, Policy, Verb, decide_verb};
 use rmcp::model::{CallToolResult, JsonObject, Tool};
 use serde::de::DeserializeOwned;
 
 use crate::approval::{Approval, Decided};
 use crate::failure::ToolFailure;
-use crate::lease::Lease;
-use crate::{JobScope, McpOptions, arguments, clean};
+use crate::{JobScope, arguments, clean};
+
+pub use shared::Shared;
+use shared::stop_cancelled;
 
 /// The tools for jobs, in the order of the list.
 const TOOLS: &str = include_str!("../tools.json");
@@ -84,68 +84,6 @@ fn verb_of(tool: &str) -> Option<Verb> {
     })
 }
 
-/// What all calls share.
-pub struct Shared {
-    pub options: McpOptions,
-    pub lease: Lease,
-    /// The results of test runs that ended after their call had been answered.
-    tested: Mutex<HashMap<JobId, String>>,
-    /// The jobs that are stopped if the client never learns their ids, by the call that started them.
-    reports: Mutex<HashMap<String, Report>>,
-    /// Each call that is starting such a job holds a clone.
-    starting: Arc<()>,
-}
-
-/// A job whose id its call is to tell.
-struct Report {
-    job: Job,
-    /// Whether the call has its answer. That is no proof that the client takes it: it may have cancelled the call.
-    is_answered: bool,
-}
-
-impl Shared {
-    pub fn new(options: McpOptions, lease: Lease) -> Self {
-        Self { options, lease, tested: Mutex::default(), reports: Mutex::default(), starting: Arc::new(()) }
-    }
-
-    fn tested(&self) -> MutexGuard<'_, HashMap<JobId, String>> {
-        self.tested.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn reports(&self) -> MutexGuard<'_, HashMap<String, Report>> {
-        self.reports.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether a job that nothing knows of still runs, and was not asked to end.
-    pub fn has_unreported(&self) -> bool {
-        let goes_on = |job: &Job| match job.view() {
-            Ok(view) => !matches!(view.state, JobState::Stopping | JobState::Ended),
-            Err(_) => false,
-        };
-        // Before the reports: a job that is started has its report first.
-        let is_starting = Arc::strong_count(&self.starting) > 1;
-        is_starting || self.reports().values().any(|report| !report.is_answered && goes_on(&report.job))
-    }
-
-    /// Stops the job of a call whose answer does not reach the client, so that no job runs whose id nothing has learned. Returns
-    /// at once.
-    pub fn stop_unheard(self: &Arc<Self>, call: &str) {
-        let Some(job) = self.reports().get_mut(call).map(|report| {
-            report.is_answered = false;
-            report.job.clone()
-        }) else {
-            return;
-        };
-        let (shared, call) = (self.clone(), call.to_owned());
-        let stop = move || {
-            stop_cancelled(&job);
-            shared.reports().remove(&call);
-        };
-        // Without a thread the job goes on until its client exits.
-        let _ = std::thread::Builder::new().name("mcp-stop".into()).spawn(stop);
-    }
-}
-
 /// One call.
 #[derive(Clone)]
 pub struct ToolCall {
@@ -193,7 +131,7 @@ pub fn carry_out(call: ToolCall, answer: impl FnOnce(Result<Outcome, ToolFailure
         "host_service" => host::service(&call),
         other => Err(ToolFailure::new("internal", format!("{other} has no code"), "")),
     };
-    call.is_reported();
+    call.shared.is_reported(&call.id);
     let home = call.shared.options.home.clone();
     // Its slot is free before the client can make the next call.
     drop(call);
@@ -317,7 +255,7 @@ impl ToolCall {
     /// Begins the start of a job that must not outlive this call if its id reaches nothing that could use it. The server does not
     /// exit while the result lives. Fails if the call has been cancelled.
     fn begin_start(&self) -> Result<Arc<()>, ToolFailure> {
-        let starting = self.shared.starting.clone();
+        let starting = self.shared.begin_start();
         if self.interrupt.is_raised() {
             return Err(ToolFailure::new("cancelled", "the call was cancelled: nothing was started", ""));
         }
@@ -326,17 +264,7 @@ impl ToolCall {
 
     /// Says that `job` is the one that was started.
     fn is_to_report(&self, job: &Job) {
-        let mut reports = self.shared.reports();
-        reports
-            .retain(|_, report| !report.is_answered || report.job.view().is_ok_and(|view| !has_ended(&view)));
-        reports.insert(self.id.clone(), Report { job: job.clone(), is_answered: false });
-    }
-
-    /// Says that the answer has the id of the job.
-    fn is_reported(&self) {
-        if let Some(report) = self.shared.reports().get_mut(&self.id) {
-            report.is_answered = true;
-        }
+        self.shared.is_to_report(&self.id, job);
     }
 
     /// Stops the job if the call was interrupted, so that nothing learns its id.
@@ -355,11 +283,6 @@ impl ToolCall {
     fn tested(&self, id: JobId) -> String {
         self.shared.tested().get(&id).cloned().unwrap_or_default()
     }
-}
-
-/// Stops a job whose call was cancelled.
-fn stop_cancelled(job: &Job) {
-    let _ = job.stop_with(&StopOptions::default().reason("the call was cancelled"));
 }
 
 /// A cursor in an argument.
