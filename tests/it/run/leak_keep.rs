@@ -39,7 +39,7 @@ pub(super) fn agent<'l>(env: &TestEnv, quell: Quell<'l>) -> Quell<'l> {
     if !path.exists() {
         copy_program("/bin/sh".as_ref(), &path);
     }
-    let script = r#""$@"; echo $? >returned; sleep $N; :"#;
+    let script = r#""$@"; echo $? >returned; exec sleep $N"#;
     let words = [path.display().to_string(), "-c".into(), script.into(), "agent".into()];
     let nap = env.oracle.nap();
     quell.env("N", nap).wrapped(words)

@@ -1,5 +1,6 @@
 //! `quell run`: options, exit codes, standard streams, terminals.
 
+pub mod agent_shell;
 pub mod exit_codes;
 pub mod job_control;
 pub mod leak_keep;
