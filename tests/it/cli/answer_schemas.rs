@@ -146,6 +146,8 @@ fn real_answers(env: &TestEnv) -> Vec<(&'static str, Vec<Value>)> {
     assert!(flooded.wait_over(PATIENCE));
     let spare = env.start().sh("exit 1").begin();
     assert!(spare.wait_over(PATIENCE));
+    let left = env.run().args(["--json", "-q", "--leak", "keep"]).env("N", &nap);
+    let left = left.sh("sleep $N >/dev/null 2>&1 & exit 0");
     let mut all = vec![
         ("start", envelopes(&started.finish())),
         ("start", envelopes(&env.start().args(["--json"]).command(["true"]).finish())),
@@ -153,13 +155,7 @@ fn real_answers(env: &TestEnv) -> Vec<(&'static str, Vec<Value>)> {
         ("error", say("list", &["--nope"])),
         ("error", say("list", &["--state", "nope"])),
         ("error", say("status", &["nobody", ".."])),
-        (
-            "run",
-            say(
-                "run",
-                &["-q", "--leak", "keep", "--", "sh", "-c", &format!("sleep {nap} >/dev/null 2>&1 & exit 0")],
-            ),
-        ),
+        ("run", vec![left.finish().envelope()]),
         ("sweep", say("sweep", &["--dry-run"])),
         ("sweep", say("sweep", &[])),
         ("list", say("list", &[])),
