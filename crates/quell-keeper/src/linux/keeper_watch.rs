@@ -15,7 +15,7 @@ use super::engine::TRIM_AFTER;
 use super::evidence::Evidence;
 use super::job::{SupervisedJob, describe, system};
 use super::receipt_sink::READER_PATIENCE;
-use crate::{Finished, StartError};
+use crate::{Finished, Left, StartError};
 
 /// The signals by which a front is asked to stop its job.
 pub const STOP_SIGNALS: [&str; 4] = ["INT", "TERM", "HUP", "QUIT"];
@@ -53,6 +53,8 @@ enum WatchTimer {
 pub enum KeeperOutcome {
     Done(Box<Finished>),
     Failed(StartError),
+    /// The root has exited. The keeper goes on with what it left, and needs no watch.
+    Left(Box<Left>),
     /// The keeper has exited without a report.
     Lost,
 }
@@ -178,10 +180,17 @@ impl KeeperWatch {
         let keeper_gone = ready.has(WatchSource::Keeper);
         if ready.has(WatchSource::Channel) || keeper_gone {
             for event in self.channel.recv().messages {
-                if let Some(outcome) = self.on_event(event) {
-                    fault_point(FaultPoint::EndHeard);
-                    self.collect_keeper();
-                    return Some(outcome);
+                match self.on_event(event) {
+                    Some(outcome @ KeeperOutcome::Left(_)) => {
+                        fault_point(FaultPoint::LeftHeard);
+                        return Some(outcome);
+                    }
+                    Some(outcome) => {
+                        fault_point(FaultPoint::EndHeard);
+                        self.collect_keeper();
+                        return Some(outcome);
+                    }
+                    None => {}
                 }
             }
         }
@@ -325,6 +334,23 @@ impl KeeperWatch {
             KeeperEvent::RootExited(outcome) => {
                 self.evidence.step(StepKind::RootExited, describe(&outcome), vec![]);
                 self.known.root = Some(outcome);
+                if self.job.keeps_left() && !self.stopping {
+                    // The keeper counts, and reports what is left or the end.
+                    self.timers.arm(WatchTimer::Phase, MARKER_SEARCH_PATIENCE + READER_PATIENCE + SILENCE);
+                }
+            }
+            KeeperEvent::Left { count, members } => {
+                let (id, interrupted) = (self.job.spec.id, self.interrupted);
+                let outcome = self.known.root.clone().unwrap_or(RootOutcome::Unknown);
+                let root = self.report.inner.or(self.report.root);
+                return Some(KeeperOutcome::Left(Box::new(Left {
+                    id,
+                    root,
+                    outcome,
+                    count,
+                    members,
+                    interrupted,
+                })));
             }
             KeeperEvent::Failed(failure) => return Some(KeeperOutcome::Failed(failure)),
             KeeperEvent::Done(result) => {
