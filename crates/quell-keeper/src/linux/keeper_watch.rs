@@ -377,14 +377,19 @@ impl KeeperWatch {
     }
 
     /// Reaps the keeper. Returns how it ended, if that is known.
+    ///
+    /// Never waits for longer than twice the silence. A process of the job may trace the keeper: then only that process can reap it, or
+    /// hold it in its exit. The keeper is reaped with the other children when the tracer is gone.
     pub fn collect_keeper(&self) -> Option<RootOutcome> {
+        let has_exited = || {
+            let patience = Some(Instant::now() + SILENCE);
+            quell_sys::poll_until(&[Polled::Read(self.keeper.as_fd())], patience).is_ok_and(|gone| gone[0])
+        };
         // It only has to exit. If it is stopped meanwhile, it is killed.
-        let patience = Some(Instant::now() + SILENCE);
-        let gone = quell_sys::poll_until(&[Polled::Read(self.keeper.as_fd())], patience);
-        if !gone.is_ok_and(|gone| gone[0]) {
+        if !has_exited() {
             self.keeper.signal(Signal::KILL);
+            has_exited();
         }
-        let _ = quell_sys::wait_exit(self.keeper.pid());
         Some(quell_sys::reap(self.keeper.pid()).ok()??.outcome)
     }
 }
