@@ -29,13 +29,20 @@ const REPORT_DIRS: &str = "\
 
 /// Names with the extension of a report that programs read as settings.
 const SETTINGS_FILES: &str = "\
-    *.config.json *.config.xml *.eslintrc.json *.workspace.json *-lock.json *rc.json .* AndroidManifest.xml \
-    CMakeLists.txt CMakePresets.json CMakeUserPresets.json angular.json app.json biome.json bower.json build.xml \
-    bunfig.json cdk.json composer.json constraints*.txt deno.json deno.jsonc dependency_links.txt entry_points.txt \
-    import_map.json ivy.xml jest-preset.json jsconfig*.json lerna.json manifest.json meson_options.txt \
-    namespace_packages.txt nightwatch.json npm-shrinkwrap.json nx.json package.json phpunit*.xml pom.xml project.json \
-    pyrightconfig.json requirements*.txt settings*.xml top_level.txt tsconfig*.json turbo.json vcpkg.json \
-    workspace.json workspaces.json";
+    *-lock.json *.cfg.xml *.conf.json *.deps.json *.lock.json *.selections.json \
+    *.workspace.json *compose.json *config.json *config.xml *constraints*.txt *manifest.json *manifest.xml *mcp.json \
+    *rc.json *requirements*.txt *settings*.json .* agents.json angular.json app.json applicationcontext*.xml biome.json \
+    bower.json build.xml bunfig.json cdk.json checkstyle.xml CMakeLists.txt CMakePresets.json CMakeUserPresets.json \
+    compile_commands.json compile_flags.txt conanfile*.txt crush.json cypress*.json deno.json deno.jsonc \
+    dependency_links.txt devbox.json devcontainer*.json dprint.json dub.json elm.json entry_points.txt extensions.* \
+    firebase.json global.json hooks.json import-map.json import_map.json ivy.xml jasmine.json jest-preset.json \
+    jsconfig*.json keybindings.json launch.json lefthook.json lerna.json lint-staged.json log4j*.xml logback*.xml \
+    marketplace.json meson_options.txt mocha.json namespace_packages.txt netlify.json nest-cli.json nightwatch.json \
+    nodemon.json now.json npm-shrinkwrap.json nx.json openapitools.json opencode*.json package.json package.xml \
+    packages.txt persistence.xml phpcs*.xml phpunit*.xml plugin.json plugin.xml plugins.json pom.xml project*.json \
+    psalm.xml purs.json renovate*.json rome.json ruleset*.xml runtime.txt rust-project.json settings*.xml sfdx-project.json spring*.xml tasks.json \
+    testng*.xml toolchains.xml top_level.txt tsconfig*.json tsdoc.json tslint.json turbo.json typedoc.json vcpkg*.json \
+    vercel.json web.xml workspace.json workspaces.json wrangler.json";
 
 /// How many bytes of a file are read to see whether it is a report.
 const HEAD_BYTES: u64 = 4096;
@@ -246,6 +253,44 @@ mod tests {
             "requirements-dev.txt",
             "CMakeLists.txt",
             "entry_points.txt",
+            "opencode.json",
+            "OpenCode.json",
+            "mcp.json",
+            "mcp_config.json",
+            ".mcp.json",
+            "test-requirements.txt",
+            "dev-requirements.txt",
+            "test_requirements.txt",
+            "requirements_dev.txt",
+            "build-constraints.txt",
+            "conanfile.txt",
+            "compile_flags.txt",
+            "packages.txt",
+            "cypress.json",
+            "cypress.env.json",
+            "vercel.json",
+            "global.json",
+            "devcontainer.json",
+            "compile_commands.json",
+            "rust-project.json",
+            "config.json",
+            "claude_desktop_config.json",
+            "settings.local.json",
+            "launchSettings.json",
+            "appsettings.Test.json",
+            "app.runtimeconfig.json",
+            "app.deps.json",
+            "nest-cli.json",
+            "tslint.json",
+            "firebase.json",
+            "renovate.json",
+            "wrangler.json",
+            "tasks.json",
+            "extensions.json",
+            "hooks.json",
+            "marketplace.json",
+            "project.assets.json",
+            "import-map.json",
             "x.xml",
             "",
         ] {
