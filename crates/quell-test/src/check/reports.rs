@@ -200,7 +200,7 @@ fn refuse_protected(word: &PathWord, found: &Resolved, cwd: &Path, home: &Path) 
     refuse(DecisionCode::PathProtected, BUILT_IN, reason, "choose another path for the output")
 }
 
-/// Whether a file is empty or an earlier report. For a log the name is enough.
+/// Whether a file is empty or an earlier report.
 fn is_earlier_report(path: &Path) -> bool {
     let mut bytes = Vec::new();
     let read = File::open(path).and_then(|file| file.take(HEAD_BYTES).read_to_end(&mut bytes));
@@ -211,11 +211,20 @@ fn is_earlier_report(path: &Path) -> bool {
 fn is_report(end: &str, text: &str) -> bool {
     let bare: String = text.chars().filter(|c| !c.is_whitespace()).collect();
     match end {
-        "log" => true,
+        "log" | "txt" if is_log_of_pytest(text) => true,
         "xml" => text.contains("<testsuite") || text.contains("<coverage"),
         "html" => text.contains("<!doctype html") && text.contains("report"),
         _ => REPORT_HEADS.iter().any(|begin| bare.starts_with(begin)),
     }
+}
+
+/// Whether a text, in lower case, begins like a log of pytest: a level, the logger, the file and the line (`INFO     root:test_a.py:3 …`).
+fn is_log_of_pytest(text: &str) -> bool {
+    let mut words = text.lines().next().unwrap_or_default().split_whitespace();
+    let has_level = words.next().is_some_and(|level| is_among("debug info warning error critical", level));
+    let mut place = words.next().unwrap_or_default().rsplit(':');
+    let has_line = place.next().is_some_and(|line| line.parse::<u32>().is_ok());
+    has_level && has_line && place.next().is_some_and(|file| file.contains('.')) && place.next().is_some()
 }
 
 #[cfg(test)]
@@ -224,9 +233,15 @@ mod tests {
 
     #[test]
     fn names_of_scripts_and_settings_are_not_names_of_reports() {
-        for name in
-            ["evidence.json", "a.b.txt", "pytest.log", "reports.json", "my-package.json", "config.json"]
-        {
+        for name in [
+            "evidence.json",
+            "a.b.txt",
+            "pytest.log",
+            "reports.json",
+            "my-package.json",
+            "requirement-7.txt",
+            "mcp-run.log",
+        ] {
             assert!(is_report_name(name, EVIDENCE_EXTENSIONS), "{name}");
         }
         for name in [
@@ -323,7 +338,14 @@ mod tests {
             ("json", "{\"numFailedTestSuites\":0}", true),
             ("json", "{\n    \"machine_info\": {}}", true),
             ("json", "{\"users\": []}", false),
-            ("log", "anything", true),
+            ("log", "INFO     root:test_a.py:3 a message\n", true),
+            ("log", "WARNING  app.db:pool.py:120 slow\nmore", true),
+            ("txt", "CRITICAL root:test_a.py:3 a message\n", true),
+            ("log", "anything", false),
+            ("log", "INFO started\n", false),
+            ("log", "INFO     root:test_a.py:x a message\n", false),
+            ("log", "INFO     2026-01-01 12:00:00 started\n", false),
+            ("log", "versions pytest-8", true),
             ("txt", "versions pytest-8", true),
             ("txt", "fixture", false),
             ("info", "TN:\nSF:a.js\n", true),
