@@ -36,7 +36,7 @@ const SETTINGS_FILES: &str = "\
     compile_commands.json compile_flags.txt conanfile*.txt crush.json cypress*.json deno.json deno.jsonc \
     dependency_links.txt devbox.json devcontainer*.json dprint.json dub.json elm.json entry_points.txt extensions.* \
     firebase.json global.json hooks.json import-map.json import_map.json ivy.xml jasmine.json jest-preset.json \
-    jsconfig*.json keybindings.json launch.json lefthook.json lerna.json lint-staged.json log4j*.xml logback*.xml \
+    jsconfig*.json keybindings.json launch*.json lefthook.json lerna.json lint-staged.json log4j*.xml logback*.xml \
     marketplace.json meson_options.txt mocha.json namespace_packages.txt netlify.json nest-cli.json nightwatch.json \
     nodemon.json now.json npm-shrinkwrap.json nx.json openapitools.json opencode*.json package.json package.xml \
     packages.txt persistence.xml phpcs*.xml phpunit*.xml plugin.json plugin.xml plugins.json pom.xml project*.json \
