@@ -15,12 +15,15 @@ use super::start::{background, belongs_here};
 use super::{Outcome, ToolCall};
 use crate::answer::{headline, seconds, text};
 use crate::approval::Approval;
+use crate::arguments::limit;
 use crate::budget::{DEFAULT, Shape, show};
 use crate::failure::ToolFailure;
 
 /// How long the counting of the results may take once the tests have ended.
 const COUNTING: Duration = Duration::from_secs(10);
 /// How many failed tests are named.
+/// How long the tests may take unless the call says otherwise.
+const TIMEOUT: Duration = Duration::from_secs(600);
 const NAMED: usize = 20;
 
 #[derive(Deserialize)]
@@ -51,7 +54,7 @@ pub fn run_tests(call: &ToolCall) -> Result<Outcome, ToolFailure> {
     let guard = call.guard(&access.config, None);
     let mut request = JobRequest::new(words, background(call, &access)?);
     access.config.configure(&mut request);
-    request.timeout = Some(Duration::from_secs(args.timeout_s.unwrap_or(600)));
+    request.timeout = limit("timeout_s", args.timeout_s)?.or(Some(TIMEOUT));
     request.leak = Leak::Fail;
     belongs_here(call, &mut request);
     let mut plan = TestPlan {
