@@ -88,7 +88,7 @@ impl Teller {
             self.worst = self.worst.max(exit::NOT_PROVEN_DEAD);
         }
         if self.json {
-            return self.jobs.push(StoppedJob { id: job.id(), already_ended, receipt });
+            return self.jobs.push(StoppedJob { id: receipt.job.id, already_ended, receipt });
         }
         if self.quiet && receipt.verdict == Verdict::Gone {
             return;
