@@ -95,8 +95,10 @@ impl Teller {
         }
         let columns = render::columns_of(&std::io::stdout());
         let text = match (already_ended, &receipt.verdict) {
-            (true, Verdict::Gone) => format!("{} had ended already\n", job.id()),
-            (true, verdict) => format!("{} had ended already, {}\n", job.id(), format::verdict(verdict)),
+            (true, Verdict::Gone) => format!("{} had ended already\n", format::job(job)),
+            (true, verdict) => {
+                format!("{} had ended already, {}\n", format::job(job), format::verdict(verdict))
+            }
             (false, _) if self.several => {
                 account::account_as(&format!("quell: {}", format::job(job)), &receipt, columns)
             }
