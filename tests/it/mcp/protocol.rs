@@ -109,7 +109,7 @@ fn wrong_arguments_are_results_that_the_model_can_read() {
     let mut client = Client::initialized(&env, &[]);
     for (tool, arguments, wanted) in [
         ("run_command", json!({}), "command"),
-        ("run_command", json!({ "command": 1.5, "wait": 3 }), "has no argument `wait`"),
+        ("run_command", json!({ "command": "true", "wait": 3 }), "has no argument `wait`"),
         ("run_command", json!({ "command": "true", "wait_s": -1 }), "whole number"),
         ("wait_for", json!({ "jobs": [] }), "`jobs` is empty"),
         ("wait_for", json!({ "jobs": ["a"], "until": "end" }), "exit, ready, log, stall"),
