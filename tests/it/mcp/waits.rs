@@ -196,6 +196,19 @@ fn progress_is_reported_to_a_client_that_wants_it() {
 }
 
 #[test]
+fn a_wait_that_another_job_has_ended_says_that_this_one_is_still_running() {
+    let env = TestEnv::as_me();
+    let mut client = Client::initialized(&env, &[]);
+    let slow = job_of(&client.text("start_job", json!({ "command": "sleep 600" })));
+    let quick = job_of(&client.text("start_job", json!({ "command": "true" })));
+    let text = client.text("wait_for", json!({ "jobs": [slow, quick], "any": true, "wait_s": 40 }));
+    assert!(text.contains("; still running\n") && !text.contains("after 40s"), "{text}");
+    // Silence that is asked for is waited for.
+    let text = client.text("wait_for", json!({ "jobs": [slow], "stall_s": 1, "wait_s": 40 }));
+    assert!(text.contains("; it has fallen silent"), "{text}");
+}
+
+#[test]
 fn a_command_whose_answer_crosses_its_cancellation_is_stopped() {
     let env = TestEnv::as_me();
     let mut client = Client::initialized(&env, &[]);

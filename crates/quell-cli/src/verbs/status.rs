@@ -197,7 +197,8 @@ fn proof(verdict: &Verdict) -> String {
 
 fn ready(job: &JobView, rules: Option<&ReadyRules>) -> Option<String> {
     if let Some(wall) = job.ready {
-        return Some(format!("since {}", time(wall)));
+        let until = if job.state == JobState::Ended { "until its end, from" } else { "since" };
+        return Some(format!("{until} {}", time(wall)));
     }
     let wanted = format::ready_rules(rules?);
     Some(format!("{}: {wanted}", if job.state == JobState::Ended { "never" } else { "not yet" }))

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use quell::binary::LogQuery;
+use quell::binary::{LogQuery, printable};
 use quell::{Condition, Cursor, Job, JobRequest, Leak, WaitFor};
 use quell_guard::{Decision, DecisionCode, Verb};
 use quell_test::{TestAnswer, TestPlan, TestStatus, check_tests};
@@ -15,13 +15,19 @@ use super::start::{background, belongs_here};
 use super::{Outcome, ToolCall};
 use crate::answer::{headline, seconds, text};
 use crate::approval::Approval;
+use crate::arguments::limit;
 use crate::budget::{DEFAULT, Shape, show};
+use crate::clean::quoted;
 use crate::failure::ToolFailure;
 
 /// How long the counting of the results may take once the tests have ended.
 const COUNTING: Duration = Duration::from_secs(10);
+/// How long the tests may take unless the call says otherwise.
+const TIMEOUT: Duration = Duration::from_secs(600);
 /// How many failed tests are named.
 const NAMED: usize = 20;
+/// How much of a command line a question shows.
+const LONGEST_COMMAND: usize = 2000;
 
 #[derive(Deserialize)]
 struct TestArguments {
@@ -51,7 +57,7 @@ pub fn run_tests(call: &ToolCall) -> Result<Outcome, ToolFailure> {
     let guard = call.guard(&access.config, None);
     let mut request = JobRequest::new(words, background(call, &access)?);
     access.config.configure(&mut request);
-    request.timeout = Some(Duration::from_secs(args.timeout_s.unwrap_or(600)));
+    request.timeout = limit("timeout_s", args.timeout_s)?.or(Some(TIMEOUT));
     request.leak = Leak::Fail;
     belongs_here(call, &mut request);
     let mut plan = TestPlan {
@@ -62,7 +68,7 @@ pub fn run_tests(call: &ToolCall) -> Result<Outcome, ToolFailure> {
     };
     let decision = check_tests(&guard, &plan)?;
     if decision.code == DecisionCode::ApprovalRequired {
-        let question = format!("Run these tests? {}\n{}", args.command, decision.reason);
+        let question = about_tests(&args.command, &decision.reason);
         match call.decided(&question) {
             Some(Approval::Given) => plan.approved = true,
             None => return Ok(Outcome::Ask(question)),
@@ -187,6 +193,11 @@ fn summary(answer: &TestAnswer) -> String {
         let _ = writeln!(lines, "{problem}");
     }
     lines
+}
+
+/// The question about a run that needs approval.
+fn about_tests(command: &str, why: &str) -> String {
+    format!("Run these tests? {}\n{}", quoted(command, LONGEST_COMMAND), printable(why))
 }
 
 /// The refusal after the user was asked, or could not be.
