@@ -218,7 +218,14 @@ fn a_job_that_traces_its_keeper_meets_its_timeout() {
     for setting in open_settings() {
         for how in ["", "exit"] {
             let (env, what) = (TestEnv::with(setting), format!("{setting}, {how}"));
-            let quell = env.run().args(["--contain", setting.contain.as_str(), "--timeout", "2s", "--grace", "200ms"]);
+            let quell = env.run().args([
+                "--contain",
+                setting.contain.as_str(),
+                "--timeout",
+                "2s",
+                "--grace",
+                "200ms",
+            ]);
             let mut running = quell.script(&format!("exec $A trace-keeper $T {how}")).start();
             running.wait_ready().expect("ready");
             let exited = running.wait_exit(STOP + PATIENCE);
