@@ -164,6 +164,7 @@ pub fn own_session() -> Result<Option<String>> {
 }
 
 /// The session that the environment of an agent names: `claude-ID` or `codex-ID`.
+#[cfg(feature = "binary")]
 pub fn agent_session() -> Option<String> {
     let named = |prefix: &str, variable: &str| {
         let value = std::env::var(variable).ok()?;
