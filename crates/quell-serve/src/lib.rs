@@ -1,0 +1,4 @@
+//! temporary
+#![forbid(unsafe_code)]
+#![cfg(target_os = "linux")]
+pub mod metrics;
