@@ -34,7 +34,7 @@ mod linux {
     pub use quell_sys::fault::names as fault_names;
     pub use quell_sys::{
         Polled, SignalFd, Stat, columns, ignore, ignored_at_start, is_out_of_descriptors, poll_until, stat,
-        thread, unblock,
+        stop_self, thread, unblock,
     };
 
     pub use crate::admit::{AccessRequest, permit};
