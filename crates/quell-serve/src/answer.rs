@@ -54,10 +54,6 @@ impl Failure {
         self
     }
 
-    pub fn status(&self) -> u16 {
-        self.status
-    }
-
     pub fn body(&self) -> &ErrorBody {
         &self.body
     }

@@ -1,7 +1,7 @@
 //! One request, and the order in which it is checked: token, role, guard, body. Host and origin were checked before (`gate`).
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{FromRequestParts, Query as UrlQuery, RawPathParams};
@@ -52,13 +52,10 @@ pub struct Access {
 
 /// Checks a request, and carries it out.
 pub async fn enter(state: Arc<State>, route: &'static Route, request: Request<Body>) -> Response<Body> {
-    let shared = state.clone();
-    check_and_carry_out(state, route, request).await.unwrap_or_else(|failure| {
-        if failure.status() == 500 {
-            shared.note_failure();
-        }
-        failure.respond(route.kind)
-    })
+    let (shared, began) = (state.clone(), Instant::now());
+    let response = check_and_carry_out(state, route, request).await.unwrap_or_else(|failure| failure.respond(route.kind));
+    shared.counts.requests.note(route, response.status().as_u16(), began.elapsed());
+    response
 }
 
 async fn check_and_carry_out(state: Arc<State>, route: &'static Route, request: Request<Body>) -> Reply {

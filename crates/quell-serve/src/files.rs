@@ -7,6 +7,7 @@
 //! serve/token        the token with all rights
 //! serve/tokens.toml  the others
 //! serve/open.html    sends a browser to the login address; removed after a minute
+//! serve/counters.json  the counts of `/metrics`
 //! ```
 
 use std::fs::{self, DirBuilder, File};
@@ -19,7 +20,7 @@ use quell::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 /// The largest file that is read.
-const LARGEST: u64 = 1 << 20;
+const LARGEST: u64 = 16 << 20;
 
 /// A server that runs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -68,6 +69,10 @@ impl Files {
 
     pub fn redirect(&self) -> PathBuf {
         self.0.join("open.html")
+    }
+
+    pub fn counters(&self) -> PathBuf {
+        self.0.join("counters.json")
     }
 
     pub fn state(&self) -> PathBuf {

@@ -17,6 +17,7 @@ use crate::files::{self, Files, Serving as Written};
 use crate::gate::Hosts;
 use crate::hub::Hub;
 use crate::listen::{Connections, Serving};
+use crate::metrics::Metrics;
 use crate::state::State;
 use crate::tokens::Tokens;
 use crate::{ServeOptions, answer, router};
@@ -128,11 +129,12 @@ fn state(options: &ServeOptions, files: &Files, url: Option<String>) -> Result<A
     let home: Home = options.home.clone();
     let through = AskedThrough::new("serve");
     let quell = quell::binary::open_for_server(home.clone(), PROGRAM, None, through)?;
+    let metrics = Metrics::open(&quell, files.counters())?;
     let hub = Hub::begin(quell)?;
     let tokens = Tokens::open(files)?;
     let hosts = Hosts::new(options.listen.map(|(_, port)| port), &options.allow_hosts);
     let epoch = quell::binary::new_job_id().ok_or_else(|| Error::Keeper("the kernel has no random numbers".into()))?;
-    Ok(Arc::new(State::new(home, epoch, hosts, hub, tokens, url)))
+    Ok(Arc::new(State::new(home, epoch, hosts, hub, tokens, metrics, url)))
 }
 
 fn listen(address: IpAddr, port: u16) -> Result<TcpListener> {

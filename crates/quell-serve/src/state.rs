@@ -1,7 +1,7 @@
 //! What all requests share.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use quell::binary::{AskedThrough, Home};
@@ -12,6 +12,7 @@ use crate::Role;
 use crate::answer::Failure;
 use crate::gate::Hosts;
 use crate::hub::Hub;
+use crate::metrics::{Metrics, Requests};
 use crate::pools::Pools;
 use crate::sessions::Sessions;
 use crate::tokens::Tokens;
@@ -33,6 +34,7 @@ pub struct State {
     pub pools: Pools,
     pub tokens: Tokens,
     pub sessions: Sessions,
+    pub metrics: Metrics,
     pub url: Option<String>,
     /// True once the server is about to exit.
     pub ending: watch::Sender<bool>,
@@ -45,12 +47,12 @@ pub struct State {
 /// What the server has done, for metrics.
 #[derive(Debug, Default)]
 pub struct Counts {
+    /// The requests that were answered.
+    pub requests: Requests,
     /// Wrong or missing tokens.
     pub denied: AtomicU64,
     /// Streams whose client has missed events.
     pub resets: AtomicU64,
-    /// Calls that ended in an error of quell's own.
-    pub failed: AtomicU64,
 }
 
 impl State {
@@ -60,6 +62,7 @@ impl State {
         hosts: Hosts,
         hub: Arc<Hub>,
         tokens: Tokens,
+        metrics: Metrics,
         url: Option<String>,
     ) -> Self {
         Self {
@@ -71,6 +74,7 @@ impl State {
             pools: Pools::new(),
             tokens,
             sessions: Sessions::default(),
+            metrics,
             url,
             ending: watch::Sender::new(false),
             streams: Mutex::default(),
@@ -97,11 +101,6 @@ impl State {
         streams.insert(token.clone(), own + 1);
         drop(streams);
         Ok(StreamPlace { state: self.clone(), token })
-    }
-
-    /// Counts an error of quell's own.
-    pub fn note_failure(&self) {
-        self.counts.failed.fetch_add(1, Ordering::Relaxed);
     }
 }
 

@@ -48,7 +48,7 @@ pub use liveness::{Liveness, Lock};
 pub use log::{
     CaptureWriter, Cursor, Cut, Entry, InvalidCursor, Line, LineOrCut, Lines, LogEnd, LogPage, LogQuery,
     LogReader, MATCHED, MAX_LINE, MIN_CAP, Matches, Omitted, Piece, Stream, Streams, Taken, WriteFailure,
-    line_matches,
+    last_segment, line_matches,
 };
 pub use names::{NameError, is_name};
 pub use shared_watch::{Change, Changes, Interest, SharedWatch, WatchId};

@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use crate::answer::{Failure, success};
 use crate::call::{Call, Reply};
 use crate::sessions::SESSION_LIFE;
-use crate::{Role, metrics, pools};
+use crate::metrics::Format;
+use crate::{Role, pools};
 
 fn plain(text: String) -> Response<Body> {
     let mut response = Response::new(Body::from(text));
@@ -24,11 +25,14 @@ pub async fn health(_: Call) -> Reply {
 
 pub async fn metrics(call: Call) -> Reply {
     let state = call.state.clone();
+    let format = Format::accepted(call.header("accept").unwrap_or_default());
     let text = pools::run(&state.pools.reads, move || {
-        call.access("", None)?;
-        Ok::<_, Failure>(metrics::text(&call.state))
+        let access = call.access("", None)?;
+        Ok::<_, Failure>(call.state.metrics.text(&access.quell, &call.state, format)?)
     });
-    Ok(plain(text.await??))
+    let mut response = plain(text.await??);
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(format.content_type()));
+    Ok(response)
 }
 
 /// The document of this interface, as it was made when quell was built.

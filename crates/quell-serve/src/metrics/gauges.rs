@@ -1,9 +1,7 @@
 //! What is so now.
 
-use std::path::Path;
-
 use quell::binary::{now, stat};
-use quell::{JobState, JobView, Listing, ProcId, Quell};
+use quell::{JobState, JobView, Listing, ProcId, Quell, VitalsSampler};
 
 use super::exposition::{Exposition, Kind, series};
 
@@ -19,7 +17,7 @@ const LIVE: [JobState; 7] = [
 ];
 
 /// Writes them. `listing` has the jobs that have not ended, and how many have.
-pub fn write(text: &mut Exposition, quell: &Quell, listing: &Listing) {
+pub fn write(text: &mut Exposition, quell: &Quell, listing: &Listing, vitals: &mut VitalsSampler) {
     gauge(text, "quell_build_info", "The version of the server; always 1.");
     text.count(&series("quell_build_info", &[("version", env!("CARGO_PKG_VERSION"))]), 1);
 
@@ -27,6 +25,11 @@ pub fn write(text: &mut Exposition, quell: &Quell, listing: &Listing) {
     for state in LIVE {
         let count = listing.jobs.iter().filter(|job| job.state == state).count();
         text.count(&series("quell_jobs", &[("state", state.as_str())]), count as u64);
+    }
+    // A policy can forbid to list jobs; then this can't be told.
+    if let Ok(sampled) = vitals.sample(&listing.jobs) {
+        gauge(text, "quell_processes", "Living processes of all jobs.");
+        text.count("quell_processes", sampled.values().filter_map(|vitals| vitals.processes).sum());
     }
     gauge(
         text,
@@ -45,7 +48,7 @@ pub fn write(text: &mut Exposition, quell: &Quell, listing: &Listing) {
 
     gauge(text, "quell_store_jobs", "Jobs on record, live and ended.");
     text.count("quell_store_jobs", listing.jobs.len() as u64 + listing.more);
-    if let Some(free) = free_bytes(quell.home_dir()) {
+    if let Ok(free) = quell::binary::free_space(quell.home_dir()) {
         gauge(text, "quell_store_free_bytes", "Free space where the records are.");
         text.count("quell_store_free_bytes", free);
     }
@@ -64,10 +67,4 @@ fn oldest_stop(jobs: &[JobView]) -> f64 {
     let since =
         jobs.iter().filter(|job| job.state == JobState::Stopping).map(|job| job.since.unix_ms()).min();
     since.map_or(0.0, |since| (now().unix_ms() - since).max(0) as f64 / 1000.0)
-}
-
-/// The space that an ordinary user may fill.
-fn free_bytes(dir: &Path) -> Option<u64> {
-    let found = rustix::fs::statvfs(dir).ok()?;
-    Some(found.f_bavail * found.f_frsize)
 }

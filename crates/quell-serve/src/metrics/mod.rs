@@ -7,19 +7,24 @@
 mod exposition;
 mod families;
 mod gauges;
-mod store;
+mod requests;
 mod totals;
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use quell::binary::{Home, QuellInternals, now};
-use quell::{Filter, JobId, JobView, Listing, Quell, Result, Timestamp};
+use quell::binary::{Home, QuellInternals, json, now};
+use quell::{Filter, JobId, JobView, Listing, Quell, Result, Timestamp, VitalsSampler};
 use quell_guard::{AuditLine, Kind, audit_log};
 
-pub use exposition::{Exposition, Format};
+use crate::files;
+use crate::state::State;
+
+pub use exposition::Format;
+use exposition::Exposition;
+pub use requests::Requests;
 use totals::{EndedJob, Totals};
 
 /// Refusals because there was nothing to act on: nothing was forbidden.
@@ -30,35 +35,45 @@ const NOT_FOUND: [&str; 2] = ["no_such_process", "no_such_service"];
 pub struct Metrics {
     path: PathBuf,
     home: Home,
-    totals: Mutex<Totals>,
+    counted: Mutex<Counted>,
+}
+
+#[derive(Debug)]
+struct Counted {
+    totals: Totals,
+    vitals: VitalsSampler,
 }
 
 impl Metrics {
-    /// Goes on with the counts in `dir`, or begins with none if there are none that can be used.
-    pub fn open(quell: &Quell, dir: &Path) -> Result<Self> {
-        let path = dir.join("counters.json");
-        let totals = match store::read(&path).filter(Totals::is_usable) {
+    /// Goes on with the counts in the file, or begins with none if there are none that can be used: a counter that begins again is
+    /// understood, one that is wrong is not.
+    pub fn open(quell: &Quell, path: PathBuf) -> Result<Self> {
+        let saved = files::read(&path).ok().flatten().and_then(|text| serde_json::from_str(&text).ok());
+        let totals = match saved.filter(Totals::is_usable) {
             Some(totals) => totals,
             None => Totals::new(now(), ids(&live(quell)?.jobs)),
         };
-        Ok(Self { path, home: quell.home().clone(), totals: Mutex::new(totals) })
+        let counted = Mutex::new(Counted { totals, vitals: VitalsSampler::new(quell) });
+        Ok(Self { path, home: quell.home().clone(), counted })
     }
 
-    /// The whole text. Counts first what has happened since the last time, and saves the counts.
-    pub fn text(&self, quell: &Quell, format: Format) -> Result<String> {
-        let mut totals = self.totals.lock().unwrap_or_else(PoisonError::into_inner);
+    /// The whole text. Counts first what has happened since the last time, and saves the counts. Blocks.
+    pub fn text(&self, quell: &Quell, state: &State, format: Format) -> Result<String> {
+        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let Counted { totals, vitals } = &mut *counted;
         let before = totals.clone();
         let listing = live(quell)?;
-        catch_up(&mut totals, quell, &listing.jobs)?;
-        add_audit(&mut totals, &self.home)?;
+        catch_up(totals, quell, &listing.jobs)?;
+        add_audit(totals, &self.home)?;
         if *totals != before {
             // Counts that can't be saved are right until the server exits. The next one begins where the file ends.
-            let _ = store::write(&self.path, &totals);
+            let _ = files::write(&self.path, &json(&*totals));
         }
         let mut text = Exposition::new(format);
-        gauges::write(&mut text, quell, &listing);
+        gauges::write(&mut text, quell, &listing, vitals);
         totals.write(&mut text);
-        drop(totals);
+        requests::write(&mut text, state);
+        drop(counted);
         Ok(text.finish())
     }
 }

@@ -67,6 +67,12 @@ pub fn ticks_per_second() -> u64 {
     unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.try_into().unwrap_or(100)
 }
 
+/// The space that an ordinary user may still fill in the file system of `dir`, in bytes.
+pub fn free_space(dir: &std::path::Path) -> std::io::Result<u64> {
+    let found = rustix::fs::statvfs(dir)?;
+    Ok(found.f_bavail * found.f_frsize)
+}
+
 /// The size of a page of memory.
 pub fn page_size() -> u64 {
     rustix::param::page_size() as u64
