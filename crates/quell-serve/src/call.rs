@@ -249,6 +249,10 @@ impl Call {
     /// The body. An empty one is an empty object.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, Failure> {
         let bytes: &[u8] = if self.body.is_empty() { b"{}" } else { &self.body };
+        // serde would read a list as the fields in their order.
+        if bytes.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
+            return Err(Failure::bad_value("the body is not a JSON object"));
+        }
         serde_json::from_slice(bytes).map_err(|error| Failure::bad_value(format!("the body: {error}")))
     }
 

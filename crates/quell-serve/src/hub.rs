@@ -1,7 +1,7 @@
 //! One thread and one inotify instance that follow all live jobs, for all clients: rows and events go into the ring, and whoever
 //! waits for a job hears that it has changed.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::fs::DirBuilder;
 use std::os::fd::AsFd;
 use std::os::unix::fs::DirBuilderExt;
@@ -20,6 +20,8 @@ use crate::ring::{Item, Kind, Ring};
 
 /// When to look once more after a change: the kernel reports that a lock was closed before it releases it.
 const ECHO: Duration = Duration::from_millis(10);
+/// How many jobs that have ended are remembered.
+const REMEMBERED: usize = 256;
 /// How many ends of a session are remembered.
 const LONGEST_SESSION: usize = 1000;
 
@@ -112,6 +114,8 @@ struct Inner {
     waiters: HashMap<JobId, Waiters>,
     ended: BTreeMap<String, Vec<EndedJob>>,
     subscriptions: u64,
+    /// Jobs that have ended just now: a late report of their birth is not news.
+    over: VecDeque<JobId>,
 }
 
 /// The hub. One per server.
@@ -251,6 +255,8 @@ impl Hub {
         let settle = is_lost && !followed.settling;
         followed.settling |= is_lost;
         if is_over {
+            inner.over.push_front(id);
+            inner.over.truncate(REMEMBERED);
             self.end_following(&mut inner, &followed, view.as_ref());
         } else {
             inner.jobs.insert(id, followed);
@@ -268,7 +274,11 @@ impl Hub {
 
     fn begin_to_follow(&self, id: JobId) {
         let feed = || Some(EventFeed::new(&self.quell.job_with(id)));
-        self.inner().jobs.entry(id).or_insert_with(|| Followed {
+        let mut inner = self.inner();
+        if inner.over.contains(&id) {
+            return;
+        }
+        inner.jobs.entry(id).or_insert_with(|| Followed {
             feed: feed(),
             watches: HashSet::new(),
             row: String::new(),

@@ -33,6 +33,7 @@ mod running;
 mod sessions;
 mod state;
 mod stream;
+mod stream_output;
 mod tokens;
 
 #[cfg(feature = "schema")]

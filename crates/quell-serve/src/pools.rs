@@ -13,6 +13,8 @@ const READS: usize = 16;
 const ASKS: usize = 64;
 /// How many stops that were heard are looked after at once.
 const FOLLOWED: usize = 1024;
+/// How many streams read output at once. Few, so that a thousand of them leave the processors to a stop.
+const OUTPUTS: usize = 2;
 /// How many other changes are carried out at once: starts, restarts, input, removal.
 const CHANGES: usize = 16;
 /// How long a call waits for its turn.
@@ -24,14 +26,15 @@ pub struct Pools {
     pub reads: Arc<Semaphore>,
     pub asks: Arc<Semaphore>,
     pub followed: Arc<Semaphore>,
+    pub outputs: Arc<Semaphore>,
     pub changes: Arc<Semaphore>,
 }
 
 impl Pools {
     pub fn new() -> Self {
-        let [reads, asks, followed, changes] =
-            [READS, ASKS, FOLLOWED, CHANGES].map(|most| Arc::new(Semaphore::new(most)));
-        Self { reads, asks, followed, changes }
+        let [reads, asks, followed, outputs, changes] =
+            [READS, ASKS, FOLLOWED, OUTPUTS, CHANGES].map(|most| Arc::new(Semaphore::new(most)));
+        Self { reads, asks, followed, outputs, changes }
     }
 }
 

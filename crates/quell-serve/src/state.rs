@@ -14,6 +14,7 @@ use crate::gate::Hosts;
 use crate::hub::Hub;
 use crate::pools::Pools;
 use crate::sessions::Sessions;
+use crate::stream_output::Readings;
 use crate::tokens::Tokens;
 
 /// How many streams there are at most. Fewer than connections, so that other requests always have a place.
@@ -31,6 +32,7 @@ pub struct State {
     pub hosts: Hosts,
     pub hub: Arc<Hub>,
     pub pools: Pools,
+    pub readings: Readings,
     pub tokens: Tokens,
     pub sessions: Sessions,
     pub url: Option<String>,
@@ -69,6 +71,7 @@ impl State {
             hosts,
             hub,
             pools: Pools::new(),
+            readings: Readings::default(),
             tokens,
             sessions: Sessions::default(),
             url,

@@ -51,6 +51,7 @@ fn a_client_that_comes_back_gets_what_it_has_missed_or_hears_that_it_cannot() {
     let seen =
         stream.until("event", |event| event["job"] == first.id.as_str() && event["event"] == "created");
     drop(stream);
+    assert!(first.wait_over(PATIENCE), "so that its events come before those of the next one");
     let second = env.start().command(["true"]).begin();
     assert!(second.wait_over(PATIENCE));
     let mut stream = server.stream(&server.token, "", seen.id.as_deref());

@@ -196,7 +196,7 @@ pub static ROUTES: &[Route] = &[
         ],
         kind: "stream",
         answers: &[(200, "text/event-stream")],
-        errors: &[429],
+        errors: &[404, 409, 429],
         about: "Rows, events and output as they come (server-sent events)",
         act: |call| Box::pin(stream::stream(call)),
         ..READ
