@@ -1,5 +1,5 @@
-//! One thread and one inotify instance that follow all live jobs, for all clients: rows and events go into the ring, and whoever
-//! waits for a job hears that it has changed.
+//! One thread and one inotify instance that follow all live jobs, for all clients: rows and events go into the ring, and the
+//! bell of a client rings when a job has changed that it waits for.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::fs::DirBuilder;
@@ -16,7 +16,7 @@ use serde::Serialize;
 use tokio::sync::{Notify, watch};
 
 use crate::pools;
-use crate::ring::{Item, Kind, Ring};
+use crate::ring::{Item, ItemKind, Ring};
 
 /// When to look once more after a change: the kernel reports that a lock was closed before it releases it.
 const ECHO: Duration = Duration::from_millis(10);
@@ -232,14 +232,14 @@ impl Hub {
         let before = inner.ring.last();
         if tell == Tell::Yes {
             for event in &events {
-                inner.ring.push(Kind::Event, Some(id), json(event));
+                inner.ring.push(ItemKind::Event, Some(id), json(event));
             }
         }
         let is_over = match &view {
             Some(view) => {
                 let row = json(view);
                 if row != followed.row && tell == Tell::Yes {
-                    inner.ring.push(Kind::Job, Some(id), row.clone());
+                    inner.ring.push(ItemKind::Job, Some(id), row.clone());
                 }
                 followed.row = row;
                 followed.session.clone_from(&view.session);
@@ -315,7 +315,7 @@ impl Hub {
         let lives = |other: &Followed| other.session.as_ref() == Some(&session);
         if !inner.jobs.values().any(lives) {
             let jobs = inner.ended.remove(&session).unwrap_or_default();
-            inner.ring.push(Kind::Session, None, json(&SessionStopped { session, jobs }));
+            inner.ring.push(ItemKind::Session, None, json(&SessionStopped { session, jobs }));
         }
     }
 

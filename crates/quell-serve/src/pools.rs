@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-use crate::answer::Failure;
+use crate::answer::HttpFailure;
 
 /// How many calls that read are carried out at once.
 const READS: usize = 16;
@@ -38,12 +38,12 @@ impl Pools {
     }
 }
 
-fn busy(why: &str) -> Failure {
-    Failure::new(503, "busy", why, "try again in a moment").retryable()
+fn busy(why: &str) -> HttpFailure {
+    HttpFailure::new(503, "busy", why, "try again in a moment").retryable()
 }
 
 /// Waits for a place.
-pub async fn place(pool: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Failure> {
+pub async fn place(pool: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, HttpFailure> {
     let place = tokio::time::timeout(PATIENCE, pool.clone().acquire_owned()).await;
     place.ok().and_then(Result::ok).ok_or_else(|| busy("too many calls are under way"))
 }
@@ -52,7 +52,7 @@ pub async fn place(pool: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Failur
 pub async fn run<T: Send + 'static>(
     pool: &Arc<Semaphore>,
     call: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, Failure> {
+) -> Result<T, HttpFailure> {
     let place = place(pool).await?;
     let (done, result) = oneshot::channel();
     spawn(move || {
@@ -61,11 +61,11 @@ pub async fn run<T: Send + 'static>(
         drop(place);
         let _ = done.send(result);
     })?;
-    result.await.map_err(|_| Failure::internal("the call ended without a result"))
+    result.await.map_err(|_| HttpFailure::internal("the call ended without a result"))
 }
 
 /// Starts a thread.
-pub fn spawn(call: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
+pub fn spawn(call: impl FnOnce() + Send + 'static) -> Result<(), HttpFailure> {
     let thread = quell::binary::thread().name("serve-call".into()).spawn(call);
     thread.map(drop).map_err(|error| busy(&format!("can't start a thread: {error}")))
 }

@@ -8,8 +8,8 @@ use quell::binary::{AskedThrough, Home};
 use quell::{JobId, Timestamp};
 use tokio::sync::watch;
 
-use crate::Role;
-use crate::answer::Failure;
+use crate::TokenRole;
+use crate::answer::HttpFailure;
 use crate::gate::Hosts;
 use crate::hub::Hub;
 use crate::pools::Pools;
@@ -41,12 +41,12 @@ pub struct State {
     streams: Mutex<HashMap<Option<String>, usize>>,
     /// Held by a start with an idempotency key.
     pub keyed_starts: tokio::sync::Mutex<()>,
-    pub counts: Counts,
+    pub counts: ServeCounts,
 }
 
 /// What the server has done, for metrics.
 #[derive(Debug, Default)]
-pub struct Counts {
+pub struct ServeCounts {
     /// Wrong or missing tokens.
     pub denied: AtomicU64,
     /// Streams whose client has missed events.
@@ -78,7 +78,7 @@ impl State {
             ending: watch::Sender::new(false),
             streams: Mutex::default(),
             keyed_starts: tokio::sync::Mutex::default(),
-            counts: Counts::default(),
+            counts: ServeCounts::default(),
         }
     }
 
@@ -88,21 +88,21 @@ impl State {
     }
 
     /// A place for a stream of `token`; callers over the socket have none.
-    pub fn take_stream(self: &Arc<Self>, token: Option<String>) -> Result<StreamPlace, Failure> {
+    pub fn take_stream(self: &Arc<Self>, token: Option<String>) -> Result<StreamPlace, HttpFailure> {
         let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
         let all: usize = streams.values().sum();
         let own = streams.get(&token).copied().unwrap_or_default();
         if all >= STREAMS || (token.is_some() && own >= STREAMS_OF_TOKEN) {
             let why = format!("{all} streams are open, {own} of them with this token");
             let hint = "close other tabs, or share one stream; each client can have its own token";
-            return Err(Failure::new(429, "too_many_streams", why, hint).retryable());
+            return Err(HttpFailure::new(429, "too_many_streams", why, hint).retryable());
         }
         streams.insert(token.clone(), own + 1);
         drop(streams);
         Ok(StreamPlace { state: self.clone(), token })
     }
 
-    /// Counts an error of quell's own.
+    /// ServeCounts an error of quell's own.
     pub fn note_failure(&self) {
         self.counts.failed.fetch_add(1, Ordering::Relaxed);
     }
@@ -144,7 +144,7 @@ pub enum Peer {
 /// What is known of a caller that was let in.
 #[derive(Clone, Debug)]
 pub struct Caller {
-    pub role: Role,
+    pub role: TokenRole,
     /// The name of its token; none at the socket.
     pub token: Option<String>,
     pub peer: Peer,

@@ -18,8 +18,8 @@ use serde::Serialize;
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use crate::answer::Failure;
-use crate::call::{Call, Reply};
+use crate::answer::HttpFailure;
+use crate::call::{HttpCall, Reply};
 use crate::hub::{Bell, Subscription};
 use crate::pools;
 use crate::query::event_id;
@@ -68,11 +68,11 @@ impl HttpBody for LineBody {
 }
 
 /// Begins a stream.
-pub async fn stream(call: Call) -> Reply {
+pub async fn stream(call: HttpCall) -> Reply {
     let state = call.state.clone();
     let logs = call.query.logs("logs");
     if logs.len() > MOST_LOGS {
-        return Err(Failure::bad_value(format!("a stream follows {MOST_LOGS} outputs at most")));
+        return Err(HttpFailure::bad_value(format!("a stream follows {MOST_LOGS} outputs at most")));
     }
     let place = state.take_stream(call.caller.token.clone())?;
     let wants_events = call.query.text("events").is_none() || call.query.flag("events");
@@ -135,7 +135,7 @@ pub struct Hello {
     /// This run of the server. Ids of events from another one mean nothing.
     epoch: JobId,
     /// The rights of the token.
-    role: crate::Role,
+    role: crate::TokenRole,
     /// The version of the server.
     server: &'static str,
     /// The server's clock.

@@ -103,7 +103,7 @@ fn the_end_of_the_last_job_of_a_session_is_told_with_the_verdicts() {
     let mut stream = server.stream(&server.token, "", None);
     stream.next();
     let start = |script: &str| env.start().args(["--owner", "session:s1"]).sh(script).begin();
-    let (one, other) = (start("sleep 0.2; exit 1"), start("sleep 1"));
+    let (one, other) = (start("sleep 4; exit 1"), start("sleep 5"));
     let stopped = stream.until("session.stopped", |data| data["session"] == "s1").data;
     let jobs = stopped["jobs"].as_array().expect("jobs");
     let ids: BTreeSet<&str> = jobs.iter().map(|job| job["id"].as_str().unwrap()).collect();
