@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use quell::binary::{
-    Home, Interest, JobInternals, Polled, QuellInternals, SharedWatch, WatchId, json, look, poll_until,
+    Home, Interest, JobInternals, Liveness, Polled, QuellInternals, SharedWatch, WatchId, json, look,
+    poll_until,
 };
 use quell::{Error, EventFeed, Filter, Job, JobId, JobState, JobView, Quell, Result};
 use serde::Serialize;
@@ -224,6 +225,8 @@ impl Hub {
         // Each time: its directory may not have been there the last time.
         self.add_watches(id);
         // Before reading: a job that had ended then has no more events.
+        // The state is on record before the last event is, and the lock is released after it.
+        let has_ended = matches!(self.home().job(id).liveness(), Ok(Liveness::Ended));
         let view = look(&self.home().job(id)).ok();
         let events = feed.read().unwrap_or_default();
         let mut inner = self.inner();
@@ -243,7 +246,7 @@ impl Hub {
                 }
                 followed.row = row;
                 followed.session.clone_from(&view.session);
-                view.state == JobState::Ended
+                has_ended && view.state == JobState::Ended
             }
             // It is being made or removed.
             None => {
