@@ -11,13 +11,13 @@ use serde_json::{Value, json};
 
 /// Why a request is not carried out.
 #[derive(Debug)]
-pub struct Failure {
+pub struct HttpFailure {
     status: u16,
     body: Box<ErrorBody>,
     allow: Option<&'static str>,
 }
 
-impl Failure {
+impl HttpFailure {
     pub fn new(status: u16, code: &str, message: impl Into<String>, hint: impl Into<String>) -> Self {
         let (code, message, hint) = (code.into(), message.into(), hint.into());
         let body = ErrorBody { code, message, hint, retryable: false, details: json!({}) };
@@ -82,7 +82,7 @@ pub fn hint_with(hint: fn(&Error) -> String) {
     let _ = HINT.set(hint);
 }
 
-impl From<Error> for Failure {
+impl From<Error> for HttpFailure {
     fn from(error: Error) -> Self {
         let hint = HINT.get().map(|hint| hint(&error)).unwrap_or_default();
         let mut failure = Self::new(status_of(&error), error.code(), error.to_string(), hint);

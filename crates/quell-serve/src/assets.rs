@@ -7,8 +7,8 @@ use axum::body::Body;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use axum::http::{Response, StatusCode};
 
-use crate::answer::Failure;
-use crate::call::{Call, Reply};
+use crate::answer::HttpFailure;
+use crate::call::{HttpCall, Reply};
 
 /// The files: path below `page/`, type, content. `index.html` is the page itself.
 const FILES: &[(&str, &str, &[u8])] =
@@ -28,18 +28,18 @@ static HASH: LazyLock<String> = LazyLock::new(|| {
 });
 
 /// The page.
-pub async fn page(_: Call) -> Reply {
+pub async fn page(_: HttpCall) -> Reply {
     let (_, kind, content) = FILES[0];
     let text = String::from_utf8_lossy(content).replace(PLACE, &HASH);
     Ok(sent(kind, text.into_bytes(), "no-cache"))
 }
 
 /// A file of the page.
-pub async fn file(call: Call) -> Reply {
+pub async fn file(call: HttpCall) -> Reply {
     let (hash, name) = (call.part("hash"), call.part("file"));
     let found = FILES.iter().find(|(known, _, _)| *known == name && hash == *HASH);
     let Some((_, kind, content)) = found else {
-        return Err(Failure::new(404, "not_found", "no such file of the page", "load the page again"));
+        return Err(HttpFailure::new(404, "not_found", "no such file of the page", "load the page again"));
     };
     Ok(sent(kind, content.to_vec(), "public, max-age=31536000, immutable"))
 }

@@ -15,8 +15,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
 
-use crate::Role;
-use crate::answer::{Failure, success};
+use crate::TokenRole;
+use crate::answer::{HttpFailure, success};
 use crate::pools;
 use crate::query::Query;
 use crate::route::{BodyKind, Pool, Route, Who};
@@ -31,10 +31,10 @@ pub const LONGEST_REASON: usize = 1000;
 pub const PROGRAM: &str = "/proc/self/exe";
 
 /// The result of a request.
-pub type Reply = Result<Response<Body>, Failure>;
+pub type Reply = Result<Response<Body>, HttpFailure>;
 
 /// One request that was let in.
-pub struct Call {
+pub struct HttpCall {
     pub state: Arc<State>,
     pub route: &'static Route,
     pub caller: Caller,
@@ -62,12 +62,12 @@ async fn check_and_carry_out(state: Arc<State>, route: &'static Route, request: 
     let (mut parts, body) = request.into_parts();
     let caller = authenticate(&state, route, &parts)?;
     let path = RawPathParams::from_request_parts(&mut parts, &()).await;
-    let path = path.map_err(|_| Failure::bad_value("the path is not UTF-8"))?;
+    let path = path.map_err(|_| HttpFailure::bad_value("the path is not UTF-8"))?;
     let path: Vec<_> = path.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
     if path.iter().any(|(_, value)| value.contains('\0')) {
-        return Err(Failure::bad_value("the path has a NUL byte"));
+        return Err(HttpFailure::bad_value("the path has a NUL byte"));
     }
-    let mut call = Call {
+    let mut call = HttpCall {
         query: Query::default(),
         state,
         route,
@@ -80,21 +80,21 @@ async fn check_and_carry_out(state: Arc<State>, route: &'static Route, request: 
         call.check_guard(verb).await?;
     }
     let pairs = UrlQuery::<Vec<(String, String)>>::try_from_uri(&parts.uri);
-    let pairs = pairs.map_err(|_| Failure::bad_value("the query can't be read"))?.0;
+    let pairs = pairs.map_err(|_| HttpFailure::bad_value("the query can't be read"))?.0;
     call.query = Query::new(route.query, pairs)?;
     call.body = read_body(route, &call.headers, body).await?;
     (route.act)(call).await
 }
 
-/// Who calls, and whether that role may.
-fn authenticate(state: &State, route: &Route, parts: &Parts) -> Result<Caller, Failure> {
+/// The caller, if its role may call this.
+fn authenticate(state: &State, route: &Route, parts: &Parts) -> Result<Caller, HttpFailure> {
     let peer = parts.extensions.get::<Peer>().cloned();
-    let peer = peer.ok_or_else(|| Failure::internal("the connection has no peer"))?;
+    let peer = peer.ok_or_else(|| HttpFailure::internal("the connection has no peer"))?;
     let caller = match &peer {
-        Peer::Socket { .. } => Caller { role: Role::Admin, token: None, peer },
+        Peer::Socket { .. } => Caller { role: TokenRole::Admin, token: None, peer },
         Peer::Tcp(_) => {
             let Who::Role(_) = route.who else {
-                return Ok(Caller { role: Role::Metrics, token: None, peer });
+                return Ok(Caller { role: TokenRole::Metrics, token: None, peer });
             };
             let (name, role) = find_token(state, &parts.headers).ok_or_else(|| deny(state))?;
             Caller { role, token: Some(name), peer }
@@ -108,13 +108,13 @@ fn authenticate(state: &State, route: &Route, parts: &Parts) -> Result<Caller, F
                 caller.role.as_str()
             );
             let hint = "make a token with more rights: `quell serve --add-token NAME --role ROLE`";
-            Err(Failure::new(403, "role_too_low", why, hint))
+            Err(HttpFailure::new(403, "role_too_low", why, hint))
         }
         Who::Role(_) | Who::Anyone => Ok(caller),
     }
 }
 
-fn find_token(state: &State, headers: &HeaderMap) -> Option<(String, Role)> {
+fn find_token(state: &State, headers: &HeaderMap) -> Option<(String, TokenRole)> {
     let mut given = headers.get_all(AUTHORIZATION).iter();
     let (text, None) = (given.next()?.to_str().ok()?, given.next()) else { return None };
     let (scheme, token) = text.split_once(' ')?;
@@ -125,17 +125,17 @@ fn find_token(state: &State, headers: &HeaderMap) -> Option<(String, Role)> {
     on_disk.or_else(|| state.sessions.find(token))
 }
 
-fn deny(state: &State) -> Failure {
+fn deny(state: &State) -> HttpFailure {
     state.counts.denied.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     if state.sessions.is_too_often_wrong() {
         let hint = "wait a second; requests with a right token go on";
-        return Failure::new(429, "too_many_attempts", "too many wrong tokens", hint).retryable();
+        return HttpFailure::new(429, "too_many_attempts", "too many wrong tokens", hint).retryable();
     }
     let hint = "send `Authorization: Bearer TOKEN`; serve/token in quell's home has one, and `quell serve --url` logs a browser in";
-    Failure::new(401, "not_logged_in", "the token is missing or not known", hint)
+    HttpFailure::new(401, "not_logged_in", "the token is missing or not known", hint)
 }
 
-async fn read_body(route: &Route, headers: &HeaderMap, body: Body) -> Result<Bytes, Failure> {
+async fn read_body(route: &Route, headers: &HeaderMap, body: Body) -> Result<Bytes, HttpFailure> {
     let most = match route.body {
         BodyKind::None => 0,
         BodyKind::Json(_) => 1 << 20,
@@ -146,12 +146,12 @@ async fn read_body(route: &Route, headers: &HeaderMap, body: Body) -> Result<Byt
         let kind = found.split(';').next().unwrap_or_default().trim();
         if !kind.eq_ignore_ascii_case("application/json") {
             let why = "the body has to be JSON";
-            return Err(Failure::new(415, "not_json", why, "send Content-Type: application/json"));
+            return Err(HttpFailure::new(415, "not_json", why, "send Content-Type: application/json"));
         }
     }
     let too_large = || {
         let why = format!("the body is larger than {most} bytes");
-        Failure::new(413, "too_large", why, "send less at once")
+        HttpFailure::new(413, "too_large", why, "send less at once")
     };
     let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
     if length.is_some_and(|length| length > most) {
@@ -161,7 +161,7 @@ async fn read_body(route: &Route, headers: &HeaderMap, body: Body) -> Result<Byt
         Ok(Ok(bytes)) => Ok(bytes),
         // The client has gone, or has sent too much.
         Ok(Err(_)) => Err(too_large()),
-        Err(_) => Err(Failure::new(408, "too_slow", "the body did not arrive in time", "send it faster")),
+        Err(_) => Err(HttpFailure::new(408, "too_slow", "the body did not arrive in time", "send it faster")),
     }
 }
 
@@ -170,9 +170,9 @@ pub fn settings() -> quell::Result<Loaded> {
     Config::load_here()
 }
 
-impl Call {
+impl HttpCall {
     /// Refuses what the policy refuses, before the body is read.
-    async fn check_guard(&self, verb: Verb) -> Result<(), Failure> {
+    async fn check_guard(&self, verb: Verb) -> Result<(), HttpFailure> {
         let (home, through) = (self.state.home.clone(), self.caller.through());
         let check = move || {
             let settings = settings();
@@ -225,7 +225,7 @@ impl Call {
     /// Carries the call out on a thread, with what the guard allows, and answers with the data.
     pub async fn with_access<T: Serialize + Send + 'static>(
         self,
-        act: impl FnOnce(&Self, &Access) -> Result<T, Failure> + Send + 'static,
+        act: impl FnOnce(&Self, &Access) -> Result<T, HttpFailure> + Send + 'static,
     ) -> Reply {
         let (pool, kind) = (self.pool().clone(), self.route.kind);
         let target = self.path.first().map(|(_, value)| value.clone()).unwrap_or_default();
@@ -244,9 +244,13 @@ impl Call {
     }
 
     /// The body. An empty one is an empty object.
-    pub fn json<T: DeserializeOwned>(&self) -> Result<T, Failure> {
+    pub fn json<T: DeserializeOwned>(&self) -> Result<T, HttpFailure> {
         let bytes: &[u8] = if self.body.is_empty() { b"{}" } else { &self.body };
-        serde_json::from_slice(bytes).map_err(|error| Failure::bad_value(format!("the body: {error}")))
+        // serde would read a list as the fields in their order.
+        if bytes.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
+            return Err(HttpFailure::bad_value("the body is not a JSON object"));
+        }
+        serde_json::from_slice(bytes).map_err(|error| HttpFailure::bad_value(format!("the body: {error}")))
     }
 
     /// A header, as text.

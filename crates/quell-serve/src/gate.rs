@@ -4,7 +4,7 @@
 use axum::http::header::{HOST, ORIGIN};
 use axum::http::{HeaderMap, HeaderName, Method, Request};
 
-use crate::answer::Failure;
+use crate::answer::HttpFailure;
 
 /// The names of this server.
 #[derive(Clone, Debug, Default)]
@@ -28,12 +28,12 @@ impl Hosts {
 }
 
 /// Refuses a request over TCP that names another server, or comes from a page of one.
-pub fn check<B>(hosts: &Hosts, request: &Request<B>) -> Result<(), Failure> {
+pub fn check<B>(hosts: &Hosts, request: &Request<B>) -> Result<(), HttpFailure> {
     let host = host(request)?;
     if !hosts.has(&host) {
         let hint =
             "use the address that `quell serve --status` shows; behind a proxy, start it with --allow-host";
-        return Err(Failure::new(403, "host_not_allowed", "the request names another host", hint));
+        return Err(HttpFailure::new(403, "host_not_allowed", "the request names another host", hint));
     }
     let headers = request.headers();
     for origin in headers.get_all(ORIGIN) {
@@ -55,9 +55,9 @@ pub fn check<B>(hosts: &Hosts, request: &Request<B>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn foreign() -> Failure {
+fn foreign() -> HttpFailure {
     let hint = "open the dashboard itself; programs send neither Origin nor Sec-Fetch-Site";
-    Failure::new(403, "origin_not_allowed", "the request comes from a page of another site", hint)
+    HttpFailure::new(403, "origin_not_allowed", "the request comes from a page of another site", hint)
 }
 
 /// Whether a browser opens a page in a tab of its own.
@@ -69,8 +69,8 @@ fn is_navigation(headers: &HeaderMap) -> bool {
 }
 
 /// The host that the request names, once.
-fn host<B>(request: &Request<B>) -> Result<String, Failure> {
-    let bad = |why: &str| Failure::new(400, "bad_request", why, "send one Host header, and a path");
+fn host<B>(request: &Request<B>) -> Result<String, HttpFailure> {
+    let bad = |why: &str| HttpFailure::new(400, "bad_request", why, "send one Host header, and a path");
     let mut named = request.headers().get_all(HOST).iter();
     let host = named.next().ok_or_else(|| bad("the request has no Host header"))?;
     if named.next().is_some() {

@@ -1,7 +1,7 @@
-//! One thread and one inotify instance that follow all live jobs, for all clients: rows and events go into the ring, and whoever
-//! waits for a job hears that it has changed.
+//! One thread and one inotify instance that follow all live jobs, for all clients: rows and events go into the ring, and the
+//! bell of a client rings when a job has changed that it waits for.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::fs::DirBuilder;
 use std::os::fd::AsFd;
 use std::os::unix::fs::DirBuilderExt;
@@ -9,17 +9,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use quell::binary::{
-    Home, Interest, JobInternals, Polled, QuellInternals, SharedWatch, WatchId, json, look, poll_until,
+    Home, Interest, JobInternals, Liveness, Polled, QuellInternals, SharedWatch, WatchId, json, look,
+    poll_until,
 };
 use quell::{Error, EventFeed, Filter, Job, JobId, JobState, JobView, Quell, Result};
 use serde::Serialize;
 use tokio::sync::{Notify, watch};
 
 use crate::pools;
-use crate::ring::{Item, Kind, Ring};
+use crate::ring::{Item, ItemKind, Ring};
 
 /// When to look once more after a change: the kernel reports that a lock was closed before it releases it.
 const ECHO: Duration = Duration::from_millis(10);
+/// How many jobs that have ended are remembered.
+const REMEMBERED: usize = 256;
 /// How many ends of a session are remembered.
 const LONGEST_SESSION: usize = 1000;
 
@@ -112,6 +115,8 @@ struct Inner {
     waiters: HashMap<JobId, Waiters>,
     ended: BTreeMap<String, Vec<EndedJob>>,
     subscriptions: u64,
+    /// Jobs that have ended just now: a late report of their birth is not news.
+    over: VecDeque<JobId>,
 }
 
 /// The hub. One per server.
@@ -220,6 +225,8 @@ impl Hub {
         // Each time: its directory may not have been there the last time.
         self.add_watches(id);
         // Before reading: a job that had ended then has no more events.
+        // The state is on record before the last event is, and the lock is released after it.
+        let has_ended = matches!(self.home().job(id).liveness(), Ok(Liveness::Ended));
         let view = look(&self.home().job(id)).ok();
         let events = feed.read().unwrap_or_default();
         let mut inner = self.inner();
@@ -228,18 +235,18 @@ impl Hub {
         let before = inner.ring.last();
         if tell == Tell::Yes {
             for event in &events {
-                inner.ring.push(Kind::Event, Some(id), json(event));
+                inner.ring.push(ItemKind::Event, Some(id), json(event));
             }
         }
         let is_over = match &view {
             Some(view) => {
                 let row = json(view);
                 if row != followed.row && tell == Tell::Yes {
-                    inner.ring.push(Kind::Job, Some(id), row.clone());
+                    inner.ring.push(ItemKind::Job, Some(id), row.clone());
                 }
                 followed.row = row;
                 followed.session.clone_from(&view.session);
-                view.state == JobState::Ended
+                has_ended && view.state == JobState::Ended
             }
             // It is being made or removed.
             None => {
@@ -251,6 +258,8 @@ impl Hub {
         let settle = is_lost && !followed.settling;
         followed.settling |= is_lost;
         if is_over {
+            inner.over.push_front(id);
+            inner.over.truncate(REMEMBERED);
             self.end_following(&mut inner, &followed, view.as_ref());
         } else {
             inner.jobs.insert(id, followed);
@@ -268,7 +277,11 @@ impl Hub {
 
     fn begin_to_follow(&self, id: JobId) {
         let feed = || Some(EventFeed::new(&self.quell.job_with(id)));
-        self.inner().jobs.entry(id).or_insert_with(|| Followed {
+        let mut inner = self.inner();
+        if inner.over.contains(&id) {
+            return;
+        }
+        inner.jobs.entry(id).or_insert_with(|| Followed {
             feed: feed(),
             watches: HashSet::new(),
             row: String::new(),
@@ -305,7 +318,7 @@ impl Hub {
         let lives = |other: &Followed| other.session.as_ref() == Some(&session);
         if !inner.jobs.values().any(lives) {
             let jobs = inner.ended.remove(&session).unwrap_or_default();
-            inner.ring.push(Kind::Session, None, json(&SessionStopped { session, jobs }));
+            inner.ring.push(ItemKind::Session, None, json(&SessionStopped { session, jobs }));
         }
     }
 

@@ -17,7 +17,7 @@ use crate::call::PROGRAM;
 use crate::files::{self, Files, Serving as Written};
 use crate::gate::Hosts;
 use crate::hub::Hub;
-use crate::listen::{Connections, Serving};
+use crate::listen::{Connections, Listeners};
 use crate::metrics::Metrics;
 use crate::state::State;
 use crate::tokens::Tokens;
@@ -89,7 +89,7 @@ async fn run(options: &ServeOptions, files: &Files) -> Result<()> {
     let state = state(options, files, url.clone())?;
     let connections = Arc::new(Connections::default());
     let serving =
-        Serving { router: router::router(&state), state: state.clone(), connections: connections.clone() };
+        Listeners { router: router::router(&state), state: state.clone(), connections: connections.clone() };
     if let Some(tcp) = tcp {
         tokio::spawn(serving.clone().tcp(tcp));
     }

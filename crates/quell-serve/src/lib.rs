@@ -33,6 +33,7 @@ mod running;
 mod sessions;
 mod state;
 mod stream;
+mod stream_output;
 mod tokens;
 
 #[cfg(feature = "schema")]
@@ -48,7 +49,7 @@ use quell::binary::Home;
 
 pub use files::Serving;
 pub use launch::serve;
-pub use role::Role;
+pub use role::TokenRole;
 pub use running::{login_url, status};
 pub use tokens::add_token;
 

@@ -37,7 +37,7 @@ pub struct Connections {
 
 impl Connections {
     /// A place for another one. If there are too many, the one that has been idle for longest ends; if none is idle there is no place.
-    fn take(self: &Arc<Self>) -> Option<Place> {
+    fn take(self: &Arc<Self>) -> Option<OpenConnection> {
         let mut clocks = self.clocks.lock().unwrap_or_else(PoisonError::into_inner);
         let (next, all) = &mut *clocks;
         if all.len() >= CONNECTIONS {
@@ -48,7 +48,7 @@ impl Connections {
         *next += 1;
         let clock = Arc::new(Clock::new());
         all.insert(*next, clock.clone());
-        Some(Place { connections: self.clone(), id: *next, clock })
+        Some(OpenConnection { connections: self.clone(), id: *next, clock })
     }
 
     /// How many there are.
@@ -58,13 +58,13 @@ impl Connections {
 }
 
 /// The place of a connection, until it is dropped.
-struct Place {
+struct OpenConnection {
     connections: Arc<Connections>,
     id: u64,
     clock: Arc<Clock>,
 }
 
-impl Drop for Place {
+impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.connections.clocks.lock().unwrap_or_else(PoisonError::into_inner).1.remove(&self.id);
     }
@@ -72,13 +72,13 @@ impl Drop for Place {
 
 /// What every connection works with.
 #[derive(Clone)]
-pub struct Serving {
+pub struct Listeners {
     pub state: Arc<State>,
     pub router: Router,
     pub connections: Arc<Connections>,
 }
 
-impl Serving {
+impl Listeners {
     /// Takes connections over TCP, until the server ends.
     pub async fn tcp(self, listener: TcpListener) {
         loop {

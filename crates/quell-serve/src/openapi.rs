@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::api::{control, group, host, jobs, server, start, stop, waits};
 use crate::hub::SessionStopped;
-use crate::query::{Kind, Param};
+use crate::query::{Param, ParamKind};
 use crate::route::{BodyKind, Route, Verbs, Who};
 use crate::routes;
 use crate::stream::Hello;
@@ -167,29 +167,29 @@ const CURSOR: &str = "o[0-9]{1,18}e[0-9]{1,18}";
 fn query(param: &Param) -> Value {
     let text = |pattern: &str| json!({ "type": "string", "pattern": pattern });
     let one = match param.kind {
-        Kind::Text => text("^[^\\u0000]*$"),
-        Kind::Pattern => json!({ "type": "string", "format": "regex" }),
-        Kind::Jobs => text(JOB),
-        Kind::Job => text("^[0-7][0-9A-HJKMNP-TV-Z]{25}$"),
-        Kind::Words => text("^[a-z_]{1,40}$"),
-        Kind::Tags => text("^[^=\\u0000]+(=[^\\u0000]*)?$"),
-        Kind::States => {
+        ParamKind::Text => text("^[^\\u0000]*$"),
+        ParamKind::Pattern => json!({ "type": "string", "format": "regex" }),
+        ParamKind::Jobs => text(JOB),
+        ParamKind::Job => text("^[0-7][0-9A-HJKMNP-TV-Z]{25}$"),
+        ParamKind::Words => text("^[a-z_]{1,40}$"),
+        ParamKind::Tags => text("^[^=\\u0000]+(=[^\\u0000]*)?$"),
+        ParamKind::States => {
             json!({ "type": "string", "enum": quell::JobState::ALL.map(|state| state.as_str()) })
         }
-        Kind::Word(words) => json!({ "type": "string", "enum": words }),
-        Kind::Flag => json!({ "type": "string", "enum": ["true", "false", "1", "0"] }),
-        Kind::Count(most) => json!({ "type": "integer", "minimum": 0, "maximum": most }),
-        Kind::Wait(most) => {
+        ParamKind::Word(words) => json!({ "type": "string", "enum": words }),
+        ParamKind::Flag => json!({ "type": "string", "enum": ["true", "false", "1", "0"] }),
+        ParamKind::Count(most) => json!({ "type": "integer", "minimum": 0, "maximum": most }),
+        ParamKind::Wait(most) => {
             let seconds = (0..=most).map(|seconds| seconds.to_string()).collect::<Vec<_>>().join("|");
             let seconds = if most <= 60 { format!("({seconds})s") } else { "(0|[1-9][0-9]{0,2})s".into() };
             text(&format!("^({seconds}|(0|[1-9][0-9]{{0,3}})ms)$"))
         }
-        Kind::Time => text(
+        ParamKind::Time => text(
             "^([1-9][0-9]{0,3}[smhd]|20[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]Z)$",
         ),
-        Kind::Cursor => text(&format!("^{CURSOR}$")),
-        Kind::Logs => text(&format!("^[0-9A-Za-z._-]{{1,64}}(@{CURSOR})?$")),
-        Kind::EventId => text("^[0-7][0-9A-HJKMNP-TV-Z]{25}\\.[0-9]{1,18}$"),
+        ParamKind::Cursor => text(&format!("^{CURSOR}$")),
+        ParamKind::Logs => text(&format!("^[0-9A-Za-z._-]{{1,64}}(@{CURSOR})?$")),
+        ParamKind::EventId => text("^[0-7][0-9A-HJKMNP-TV-Z]{25}\\.[0-9]{1,18}$"),
     };
     let schema = if param.kind.is_repeatable() { json!({ "type": "array", "items": one }) } else { one };
     json!({ "name": param.name, "in": "query", "description": param.about, "schema": schema })

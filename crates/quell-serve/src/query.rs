@@ -6,20 +6,20 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use quell::binary::regex;
 use quell::{Cursor, JobId, JobState, TagFilter, Timestamp};
 
-use crate::answer::Failure;
+use crate::answer::HttpFailure;
 
 /// A parameter of the query.
 #[cfg_attr(not(feature = "schema"), allow(dead_code, reason = "the document is made from all of it"))]
 #[derive(Clone, Copy, Debug)]
 pub struct Param {
     pub name: &'static str,
-    pub kind: Kind,
+    pub kind: ParamKind,
     pub about: &'static str,
 }
 
 /// What a parameter takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ParamKind {
     /// Any text.
     Text,
     /// A regular expression.
@@ -52,7 +52,7 @@ pub enum Kind {
     EventId,
 }
 
-impl Kind {
+impl ParamKind {
     pub fn is_repeatable(self) -> bool {
         matches!(self, Self::Jobs | Self::Words | Self::Tags | Self::States | Self::Logs)
     }
@@ -126,22 +126,22 @@ pub struct Query(Vec<(&'static str, String)>);
 
 impl Query {
     /// Checks the values against what the route declares.
-    pub fn new(params: &[Param], pairs: Vec<(String, String)>) -> Result<Self, Failure> {
+    pub fn new(params: &[Param], pairs: Vec<(String, String)>) -> Result<Self, HttpFailure> {
         let mut values: Vec<(&'static str, String)> = Vec::new();
         for (name, value) in pairs {
             let Some(param) = params.iter().find(|param| param.name == name) else {
                 let known: Vec<&str> = params.iter().map(|param| param.name).collect();
                 let known = if known.is_empty() { "none".into() } else { known.join(", ") };
                 let why = format!("unknown parameter `{name}`; known here: {known}");
-                return Err(Failure::bad_value(why));
+                return Err(HttpFailure::bad_value(why));
             };
             if !param.kind.is_repeatable() && values.iter().any(|(known, _)| *known == param.name) {
-                return Err(Failure::bad_value(format!("`{name}` is given more than once")));
+                return Err(HttpFailure::bad_value(format!("`{name}` is given more than once")));
             }
             if value.contains('\0') {
-                return Err(Failure::bad_value(format!("`{name}` has a NUL byte")));
+                return Err(HttpFailure::bad_value(format!("`{name}` has a NUL byte")));
             }
-            let wrong = |why| Failure::bad_value(format!("invalid {name} `{value}`: {why}"));
+            let wrong = |why| HttpFailure::bad_value(format!("invalid {name} `{value}`: {why}"));
             param.kind.check(&value).map_err(wrong)?;
             values.push((param.name, value));
         }
@@ -204,9 +204,9 @@ mod tests {
     use super::*;
 
     const PARAMS: &[Param] = &[
-        Param { name: "limit", kind: Kind::Count(500), about: "" },
-        Param { name: "job", kind: Kind::Jobs, about: "" },
-        Param { name: "for", kind: Kind::Wait(50), about: "" },
+        Param { name: "limit", kind: ParamKind::Count(500), about: "" },
+        Param { name: "job", kind: ParamKind::Jobs, about: "" },
+        Param { name: "for", kind: ParamKind::Wait(50), about: "" },
     ];
 
     fn read(pairs: &[(&str, &str)]) -> Result<Query, String> {

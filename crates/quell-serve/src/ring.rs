@@ -12,7 +12,7 @@ const MOST_BYTES: usize = 4 << 20;
 
 /// What an event is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ItemKind {
     /// The whole row of a job, after a change.
     Job,
     /// An event of a job.
@@ -21,7 +21,7 @@ pub enum Kind {
     Session,
 }
 
-impl Kind {
+impl ItemKind {
     /// The word for it in a stream.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -35,7 +35,7 @@ impl Kind {
 /// An event.
 #[derive(Clone, Debug)]
 pub struct Item {
-    pub kind: Kind,
+    pub kind: ItemKind,
     /// The job; none for a session.
     pub job: Option<JobId>,
     /// Its JSON. None for a row that a later one has replaced.
@@ -60,9 +60,9 @@ impl Ring {
     }
 
     /// Adds an event and returns its number. A row replaces the one before it.
-    pub fn push(&mut self, kind: Kind, job: Option<JobId>, text: String) -> u64 {
+    pub fn push(&mut self, kind: ItemKind, job: Option<JobId>, text: String) -> u64 {
         let number = self.last() + 1;
-        if let (Kind::Job, Some(id)) = (kind, job)
+        if let (ItemKind::Job, Some(id)) = (kind, job)
             && let Some(old) = self.rows.insert(id, number)
             && let Some(item) = self.at(old).and_then(|at| self.items.get_mut(at))
         {
@@ -80,7 +80,7 @@ impl Ring {
         let Some(item) = self.items.pop_front() else { return };
         self.before += 1;
         self.bytes -= item.text.map_or(0, |text| text.len());
-        if let (Kind::Job, Some(id)) = (item.kind, item.job)
+        if let (ItemKind::Job, Some(id)) = (item.kind, item.job)
             && self.rows.get(&id) == Some(&self.before)
         {
             self.rows.remove(&id);
@@ -117,9 +117,9 @@ mod tests {
     fn a_reader_gets_what_came_after_its_number_and_only_the_last_row_of_a_job() {
         let (mut ring, id) = (Ring::default(), JobId::new(1, 1));
         assert_eq!(texts(&ring, 0), Some(vec![]));
-        assert_eq!(ring.push(Kind::Job, Some(id), "a".into()), 1);
-        assert_eq!(ring.push(Kind::Event, Some(id), "b".into()), 2);
-        assert_eq!(ring.push(Kind::Job, Some(id), "c".into()), 3);
+        assert_eq!(ring.push(ItemKind::Job, Some(id), "a".into()), 1);
+        assert_eq!(ring.push(ItemKind::Event, Some(id), "b".into()), 2);
+        assert_eq!(ring.push(ItemKind::Job, Some(id), "c".into()), 3);
         assert_eq!(texts(&ring, 0).unwrap(), ["2:b", "3:c"]);
         assert_eq!(texts(&ring, 2).unwrap(), ["3:c"]);
         assert_eq!(ring.after(0, 2).unwrap().1, 2, "goes on after what was looked at");
@@ -130,15 +130,15 @@ mod tests {
     fn what_is_gone_is_told_and_its_bytes_are_free() {
         let mut ring = Ring::default();
         for number in 0..=MOST {
-            ring.push(Kind::Event, None, format!("{number}"));
+            ring.push(ItemKind::Event, None, format!("{number}"));
         }
         assert_eq!(texts(&ring, 0), None);
         assert_eq!(ring.after(1, 1).unwrap().1, 2);
-        ring.push(Kind::Event, None, "x".repeat(MOST_BYTES + 1));
+        ring.push(ItemKind::Event, None, "x".repeat(MOST_BYTES + 1));
         assert_eq!((ring.items.len(), ring.after(0, 1).is_none()), (1, true));
         for _ in 0..10 {
             let id = JobId::new(1, 1);
-            ring.push(Kind::Job, Some(id), "x".repeat(MOST_BYTES / 2));
+            ring.push(ItemKind::Job, Some(id), "x".repeat(MOST_BYTES / 2));
         }
         let held: usize =
             ring.items.iter().filter_map(|item| item.text.as_ref()).map(|text| text.len()).sum();

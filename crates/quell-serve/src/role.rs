@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 
 /// The rights of a token. Each of the first four includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Role"))]
 #[serde(rename_all = "snake_case")]
-pub enum Role {
+pub enum TokenRole {
     /// Look at jobs and their output.
     View,
     /// The same, and stop jobs.
@@ -21,7 +21,7 @@ pub enum Role {
     Metrics,
 }
 
-impl Role {
+impl TokenRole {
     /// Every role.
     pub const ALL: [Self; 5] = [Self::View, Self::Stop, Self::Operate, Self::Admin, Self::Metrics];
 
@@ -46,7 +46,7 @@ impl Role {
     }
 }
 
-impl FromStr for Role {
+impl FromStr for TokenRole {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
@@ -60,11 +60,11 @@ mod tests {
 
     #[test]
     fn a_role_includes_the_ones_before_it_and_metrics_only_itself() {
-        let rights = |role: Role| Role::ALL.map(|needed| role.includes(needed));
-        assert_eq!(rights(Role::View), [true, false, false, false, true]);
-        assert_eq!(rights(Role::Stop), [true, true, false, false, true]);
-        assert_eq!(rights(Role::Operate), [true, true, true, false, true]);
-        assert_eq!(rights(Role::Admin), [true; 5]);
-        assert_eq!(rights(Role::Metrics), [false, false, false, false, true]);
+        let rights = |role: TokenRole| TokenRole::ALL.map(|needed| role.includes(needed));
+        assert_eq!(rights(TokenRole::View), [true, false, false, false, true]);
+        assert_eq!(rights(TokenRole::Stop), [true, true, false, false, true]);
+        assert_eq!(rights(TokenRole::Operate), [true, true, true, false, true]);
+        assert_eq!(rights(TokenRole::Admin), [true; 5]);
+        assert_eq!(rights(TokenRole::Metrics), [false, false, false, false, true]);
     }
 }

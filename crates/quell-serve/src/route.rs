@@ -4,8 +4,8 @@ use std::pin::Pin;
 
 use quell_guard::Verb;
 
-use crate::Role;
-use crate::call::{Call, Reply};
+use crate::TokenRole;
+use crate::call::{HttpCall, Reply};
 use crate::query::Param;
 
 /// The method of a route.
@@ -16,13 +16,13 @@ pub enum Verbs {
     Delete,
 }
 
-/// Who may call a route.
+/// Which callers a route takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
     /// Any program on this host.
     Anyone,
     /// Callers with this role, or one that includes it.
-    Role(Role),
+    Role(TokenRole),
 }
 
 /// What a route reads.
@@ -43,7 +43,7 @@ pub enum Pool {
 }
 
 /// Carries out a call.
-pub type Act = fn(Call) -> Pin<Box<dyn Future<Output = Reply> + Send>>;
+pub type Act = fn(HttpCall) -> Pin<Box<dyn Future<Output = Reply> + Send>>;
 
 /// One row of the table.
 #[cfg_attr(not(feature = "schema"), allow(dead_code, reason = "the document is made from all of it"))]

@@ -8,7 +8,7 @@ use axum::http::{Method, Request, Response};
 use axum::middleware::{self, Next};
 use axum::routing::{MethodFilter, MethodRouter};
 
-use crate::answer::{Failure, protect};
+use crate::answer::{HttpFailure, protect};
 use crate::call::enter;
 use crate::gate;
 use crate::route::Verbs;
@@ -19,9 +19,9 @@ use crate::state::{Peer, State};
 fn allowed(path: &str) -> &'static str {
     let has = |method| routes::all().any(|route| route.path == path && route.method == method);
     match (has(Verbs::Get), has(Verbs::Post), has(Verbs::Delete)) {
-        (true, true, _) => "GET, HEAD, POST",
-        (true, _, true) => "GET, HEAD, DELETE",
-        (true, _, _) => "GET, HEAD",
+        (true, true, _) => "GET, POST",
+        (true, _, true) => "GET, DELETE",
+        (true, _, _) => "GET",
         (_, true, _) => "POST",
         _ => "DELETE",
     }
@@ -40,7 +40,7 @@ pub fn router(state: &Arc<State>) -> Router {
         let act = move |request: Request<Body>| enter(state.clone(), route, request);
         let no_method = move || async move {
             let why = format!("{} takes another method", route.path);
-            let failure = Failure::new(405, "method_not_allowed", why, "see the Allow header");
+            let failure = HttpFailure::new(405, "method_not_allowed", why, "see the Allow header");
             failure.allowing(allowed(route.path)).respond(route.kind)
         };
         // The rows of one path are merged, so only the first of them says what the others are.
@@ -55,7 +55,7 @@ pub fn router(state: &Arc<State>) -> Router {
     }
     let unknown = || async {
         let hint = "GET /v1/openapi.json has all paths";
-        Failure::new(404, "not_found", "there is no such path", hint).respond("serve")
+        HttpFailure::new(404, "not_found", "there is no such path", hint).respond("serve")
     };
     let shared = state.clone();
     let checked = move |request: Request<Body>, next: Next| check(shared.clone(), request, next);
@@ -68,13 +68,13 @@ async fn check(state: Arc<State>, request: Request<Body>, next: Next) -> Respons
     let is_options = request.method() == Method::OPTIONS;
     let checked = if is_tcp { gate::check(&state.hosts, &request) } else { Ok(()) };
     let mut response = match checked {
-        Ok(()) if is_options => Failure::new(
+        Ok(()) if is_options => HttpFailure::new(
             405,
             "method_not_allowed",
             "OPTIONS is not answered",
             "pages of other sites are not let in",
         )
-        .allowing("GET, HEAD, POST, DELETE")
+        .allowing("GET, POST, DELETE")
         .respond("serve"),
         Ok(()) => next.run(request).await,
         Err(failure) => failure.respond("serve"),

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use quell::Result;
 
-use crate::Role;
+use crate::TokenRole;
 use crate::tokens::{is_same, secret};
 
 /// How long a code works.
@@ -58,9 +58,9 @@ impl Sessions {
     }
 
     /// The name and role of the session with this token.
-    pub fn find(&self, token: &str) -> Option<(String, Role)> {
+    pub fn find(&self, token: &str) -> Option<(String, TokenRole)> {
         let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-        find(&sessions, token).map(|at| (sessions[at].name.clone(), Role::Admin))
+        find(&sessions, token).map(|at| (sessions[at].name.clone(), TokenRole::Admin))
     }
 
     /// Notes a wrong token or code. Returns whether there were too many in this second: then the answer says only that. A right one
@@ -110,7 +110,7 @@ mod tests {
         assert_eq!(sessions.exchange("").unwrap(), None);
         let token = sessions.exchange(&code).unwrap().unwrap();
         assert_eq!(sessions.exchange(&code).unwrap(), None);
-        assert_eq!(sessions.find(&token), Some(("browser-1".into(), Role::Admin)));
+        assert_eq!(sessions.find(&token), Some(("browser-1".into(), TokenRole::Admin)));
         assert_eq!(sessions.find(&code), None);
     }
 

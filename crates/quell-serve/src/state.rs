@@ -8,13 +8,14 @@ use quell::binary::{AskedThrough, Home};
 use quell::{JobId, Timestamp};
 use tokio::sync::watch;
 
-use crate::Role;
-use crate::answer::Failure;
+use crate::TokenRole;
+use crate::answer::HttpFailure;
 use crate::gate::Hosts;
 use crate::hub::Hub;
 use crate::metrics::{Metrics, Requests};
 use crate::pools::Pools;
 use crate::sessions::Sessions;
+use crate::stream_output::Readings;
 use crate::tokens::Tokens;
 
 /// How many streams there are at most. Fewer than connections, so that other requests always have a place.
@@ -32,6 +33,7 @@ pub struct State {
     pub hosts: Hosts,
     pub hub: Arc<Hub>,
     pub pools: Pools,
+    pub readings: Readings,
     pub tokens: Tokens,
     pub sessions: Sessions,
     pub metrics: Metrics,
@@ -41,14 +43,18 @@ pub struct State {
     streams: Mutex<HashMap<Option<String>, usize>>,
     /// Held by a start with an idempotency key.
     pub keyed_starts: tokio::sync::Mutex<()>,
-    pub counts: Counts,
+    pub counts: ServeCounts,
 }
 
 /// What the server has done, for metrics.
 #[derive(Debug, Default)]
+<<<<<<< HEAD
 pub struct Counts {
     /// The requests that were answered.
     pub requests: Requests,
+=======
+pub struct ServeCounts {
+>>>>>>> w-serve
     /// Wrong or missing tokens.
     pub denied: AtomicU64,
     /// Streams whose client has missed events.
@@ -72,6 +78,7 @@ impl State {
             hosts,
             hub,
             pools: Pools::new(),
+            readings: Readings::default(),
             tokens,
             sessions: Sessions::default(),
             metrics,
@@ -79,7 +86,7 @@ impl State {
             ending: watch::Sender::new(false),
             streams: Mutex::default(),
             keyed_starts: tokio::sync::Mutex::default(),
-            counts: Counts::default(),
+            counts: ServeCounts::default(),
         }
     }
 
@@ -89,19 +96,27 @@ impl State {
     }
 
     /// A place for a stream of `token`; callers over the socket have none.
-    pub fn take_stream(self: &Arc<Self>, token: Option<String>) -> Result<StreamPlace, Failure> {
+    pub fn take_stream(self: &Arc<Self>, token: Option<String>) -> Result<StreamPlace, HttpFailure> {
         let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
         let all: usize = streams.values().sum();
         let own = streams.get(&token).copied().unwrap_or_default();
         if all >= STREAMS || (token.is_some() && own >= STREAMS_OF_TOKEN) {
             let why = format!("{all} streams are open, {own} of them with this token");
             let hint = "close other tabs, or share one stream; each client can have its own token";
-            return Err(Failure::new(429, "too_many_streams", why, hint).retryable());
+            return Err(HttpFailure::new(429, "too_many_streams", why, hint).retryable());
         }
         streams.insert(token.clone(), own + 1);
         drop(streams);
         Ok(StreamPlace { state: self.clone(), token })
     }
+<<<<<<< HEAD
+=======
+
+    /// ServeCounts an error of quell's own.
+    pub fn note_failure(&self) {
+        self.counts.failed.fetch_add(1, Ordering::Relaxed);
+    }
+>>>>>>> w-serve
 }
 
 /// Waits until the server is about to exit.
@@ -140,7 +155,7 @@ pub enum Peer {
 /// What is known of a caller that was let in.
 #[derive(Clone, Debug)]
 pub struct Caller {
-    pub role: Role,
+    pub role: TokenRole,
     /// The name of its token; none at the socket.
     pub token: Option<String>,
     pub peer: Peer,

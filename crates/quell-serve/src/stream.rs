@@ -6,23 +6,20 @@ use std::fmt::Write;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::body::{Body, Bytes};
 use axum::http::Response;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::body::{Body as HttpBody, Frame};
-use quell::binary::responses::Followed;
-use quell::binary::{
-    Interest, JobInternals, LineOrCut, Lines, LogReader, json, log_cut, log_line, look, now,
-};
-use quell::{Cursor, Error, Job, JobId, JobState};
+use quell::binary::{Interest, JobInternals, json, now};
+use quell::{Cursor, Error, Job, JobId};
 use serde::Serialize;
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use crate::answer::Failure;
-use crate::call::{Call, Reply};
+use crate::answer::HttpFailure;
+use crate::call::{HttpCall, Reply};
 use crate::hub::{Bell, Subscription};
 use crate::pools;
 use crate::query::event_id;
@@ -32,8 +29,6 @@ use crate::state::{self, State, StreamPlace};
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// How many events are sent at once.
 const BATCH: usize = 256;
-/// How much output is sent at once.
-const BATCH_BYTES: usize = 64 * 1024;
 /// How long lines that come one by one are collected.
 const COLLECT: Duration = Duration::from_millis(50);
 /// How many outputs one stream follows.
@@ -73,11 +68,11 @@ impl HttpBody for LineBody {
 }
 
 /// Begins a stream.
-pub async fn stream(call: Call) -> Reply {
+pub async fn stream(call: HttpCall) -> Reply {
     let state = call.state.clone();
     let logs = call.query.logs("logs");
     if logs.len() > MOST_LOGS {
-        return Err(Failure::bad_value(format!("a stream follows {MOST_LOGS} outputs at most")));
+        return Err(HttpFailure::bad_value(format!("a stream follows {MOST_LOGS} outputs at most")));
     }
     let place = state.take_stream(call.caller.token.clone())?;
     let wants_events = call.query.text("events").is_none() || call.query.flag("events");
@@ -111,7 +106,12 @@ pub async fn stream(call: Call) -> Reply {
             let subscription = shared.hub.subscribe(&job, Interest::Output, &rung);
             Ok((
                 job.id(),
-                Log { job, cursor: cursor.unwrap_or_default(), is_due: true, _subscription: subscription },
+                Log {
+                    job,
+                    cursor: cursor.unwrap_or_default(),
+                    due: Some(Instant::now()),
+                    _subscription: subscription,
+                },
             ))
         };
         logs.into_iter().map(begin).collect::<Result<BTreeMap<_, _>, Error>>()
@@ -135,7 +135,7 @@ pub struct Hello {
     /// This run of the server. Ids of events from another one mean nothing.
     epoch: JobId,
     /// The rights of the token.
-    role: crate::Role,
+    role: crate::TokenRole,
     /// The version of the server.
     server: &'static str,
     /// The server's clock.
@@ -148,8 +148,8 @@ pub struct Hello {
 struct Log {
     job: Job,
     cursor: Cursor,
-    /// Whether there may be more than was read.
-    is_due: bool,
+    /// Since when there may be more than was read.
+    due: Option<Instant>,
     _subscription: Subscription,
 }
 
@@ -187,7 +187,7 @@ impl Pump {
                     _ = last.changed() => {}
                     jobs = self.bell.rung() => {
                         for job in jobs {
-                            self.logs.entry(job).and_modify(|log| log.is_due = true);
+                            self.logs.entry(job).and_modify(|log| log.due = Some(Instant::now()));
                         }
                         // Lines that are written one by one are sent together.
                         tokio::time::sleep(COLLECT).await;
@@ -205,7 +205,8 @@ impl Pump {
         if self.wants_events {
             self.add_events(text);
         }
-        let due: Vec<JobId> = self.logs.iter().filter(|(_, log)| log.is_due).map(|(id, _)| *id).collect();
+        let due: Vec<JobId> =
+            self.logs.iter().filter(|(_, log)| log.due.is_some()).map(|(id, _)| *id).collect();
         for id in due {
             self.add_output(text, id).await;
         }
@@ -231,12 +232,19 @@ impl Pump {
 
     async fn add_output(&mut self, text: &mut String, id: JobId) {
         let Some(log) = self.logs.get_mut(&id) else { return };
-        let (job, cursor) = (log.job.clone(), log.cursor);
-        let read = pools::run(&self.state.pools.reads, move || read_on(&job, cursor)).await;
+        let Some(since) = log.due else { return };
+        let (job, cursor, state) = (log.job.clone(), log.cursor, self.state.clone());
+        let read = match self.state.readings.known(id, cursor, since) {
+            Some(read) => Ok(Ok(read)),
+            None => {
+                let read = move || state.readings.read(&job, cursor, since);
+                pools::run(&self.state.pools.outputs, read).await
+            }
+        };
         match read {
             Ok(Ok(read)) => {
                 *text += &read.text;
-                (log.cursor, log.is_due) = (read.cursor, read.is_more);
+                (log.cursor, log.due) = (read.cursor, read.is_more.then(Instant::now));
             }
             // The job was removed.
             Ok(Err(_)) => drop(self.logs.remove(&id)),
@@ -244,49 +252,4 @@ impl Pump {
             Err(_) => {}
         }
     }
-}
-
-/// Output that was read.
-struct ReadOn {
-    text: String,
-    cursor: Cursor,
-    /// Whether there is more already.
-    is_more: bool,
-}
-
-#[derive(Serialize)]
-struct OfJob<'a> {
-    job: JobId,
-    #[serde(flatten)]
-    followed: &'a Followed,
-}
-
-/// Reads what follows `cursor`, up to [`BATCH_BYTES`]. The last line of a job may have no line end.
-fn read_on(job: &Job, cursor: Cursor) -> quell::Result<ReadOn> {
-    let failed = || Error::io(job.dir().dir());
-    // Before reading: a job that had ended then writes no more.
-    let has_ended = look(job.dir())?.state == JobState::Ended;
-    let mut reader = LogReader::open(job.dir().dir()).map_err(failed())?;
-    reader.seek(cursor);
-    let mut lines = Lines::new(reader);
-    let (mut text, mut is_more) = (String::new(), false);
-    loop {
-        let next = match lines.next_line().map_err(failed())? {
-            None if has_ended => lines.next_begun().map(LineOrCut::Line),
-            next => next,
-        };
-        let Some(next) = next else { break };
-        let cursor = lines.cursor();
-        let (kind, followed) = match next {
-            LineOrCut::Line(line) => ("log", Followed::Line { line: log_line(&line), cursor }),
-            LineOrCut::Cut(cut) => ("cut", Followed::Cut { cut: log_cut(&cut), cursor }),
-        };
-        let _ =
-            write!(text, "event: {kind}\ndata: {}\n\n", json(&OfJob { job: job.id(), followed: &followed }));
-        if text.len() >= BATCH_BYTES {
-            is_more = true;
-            break;
-        }
-    }
-    Ok(ReadOn { text, cursor: lines.cursor(), is_more })
 }

@@ -9,7 +9,7 @@ use quell::binary::{Home, random_u128};
 use quell::{Error, Result};
 use serde::Deserialize;
 
-use crate::Role;
+use crate::TokenRole;
 use crate::files::{self, Files};
 
 /// The name of the token in `serve/token`.
@@ -22,7 +22,7 @@ pub struct Token {
     /// Its name, for receipts and the audit log.
     pub name: String,
     /// What it may do.
-    pub role: Role,
+    pub role: TokenRole,
     /// What a client sends.
     token: String,
 }
@@ -97,7 +97,7 @@ fn stamps(files: &Files) -> [Stamp; 2] {
 fn read_all(files: &Files) -> Result<Vec<Token>> {
     let mut tokens = read_added(&files.tokens())?.token;
     if let Some(token) = files::read(&files.token())?.map(|text| text.trim().to_owned()) {
-        tokens.push(Token { name: DEFAULT.into(), role: Role::Admin, token });
+        tokens.push(Token { name: DEFAULT.into(), role: TokenRole::Admin, token });
     }
     // A file that was emptied by hand must not let an empty token in.
     tokens.retain(|token| token.token.len() >= 32);
@@ -115,7 +115,7 @@ fn read_added(path: &Path) -> Result<Added> {
 }
 
 /// Adds a token with the rights of `role` and returns it. A server that runs knows it at once.
-pub fn add_token(home: &Home, name: &str, role: Role) -> Result<String> {
+pub fn add_token(home: &Home, name: &str, role: TokenRole) -> Result<String> {
     let files = Files::open(home)?;
     let path = files.tokens();
     if name == DEFAULT || read_added(&path)?.token.iter().any(|token| token.name == name) {
@@ -148,10 +148,10 @@ mod tests {
     #[test]
     fn an_added_token_is_known_at_once_and_a_removed_one_no_more() {
         let (_dir, home, tokens) = opened();
-        let text = add_token(&home, "phone", Role::Stop).unwrap();
+        let text = add_token(&home, "phone", TokenRole::Stop).unwrap();
         let found = tokens.find(&text).unwrap();
-        assert_eq!((found.name.as_str(), found.role), ("phone", Role::Stop));
-        assert!(add_token(&home, "phone", Role::View).is_err(), "the name is taken");
+        assert_eq!((found.name.as_str(), found.role), ("phone", TokenRole::Stop));
+        assert!(add_token(&home, "phone", TokenRole::View).is_err(), "the name is taken");
         fs::remove_file(Files::open(&home).unwrap().tokens()).unwrap();
         assert!(tokens.find(&text).is_none());
     }
@@ -162,7 +162,7 @@ mod tests {
         let path = Files::open(&home).unwrap().token();
         let text = fs::read_to_string(&path).unwrap();
         assert_eq!(text.trim().len(), 64);
-        assert_eq!(tokens.find(text.trim()).unwrap().role, Role::Admin);
+        assert_eq!(tokens.find(text.trim()).unwrap().role, TokenRole::Admin);
         fs::write(&path, "\n").unwrap();
         assert!(tokens.find("").is_none());
         assert!(tokens.find(text.trim()).is_none());

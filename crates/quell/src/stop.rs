@@ -11,7 +11,7 @@ use quell_store::KeeperRole;
 
 use crate::recover::{Keepers, RecoveredBy, Standing, not_proven_dead, recover};
 use crate::{Error, Job, Result, record_stop, resolve};
-use under_way::{Progress, StopUnderWay};
+use under_way::{StopProgress, StopUnderWay};
 
 pub use under_way::PendingStop;
 
@@ -141,13 +141,13 @@ impl Job {
     /// Stops the job for a caller that has a permit.
     pub(crate) fn stop_permitted(&self, options: &StopOptions) -> Result<Stopped> {
         match self.begin_stop(options)? {
-            Progress::Asked(under_way) => under_way.finish(),
-            Progress::Over(stopped) => Ok(*stopped),
+            StopProgress::Asked(under_way) => under_way.finish(),
+            StopProgress::Over(stopped) => Ok(*stopped),
         }
     }
 
-    fn begin_stop(&self, options: &StopOptions) -> Result<Progress> {
-        let over = |stopped| Ok(Progress::Over(Box::new(stopped)));
+    fn begin_stop(&self, options: &StopOptions) -> Result<StopProgress> {
+        let over = |stopped| Ok(StopProgress::Over(Box::new(stopped)));
         match recover(self.dir(), RecoveredBy::Stop)? {
             Standing::Kept => StopUnderWay::new(self, options).begin(),
             Standing::Recovered => over(self.stopped()?),

@@ -14,7 +14,8 @@ fn a_stop_is_heard_at_once_and_its_receipt_and_the_audit_log_name_token_and_peer
     let server = Server::start(&env, &[]);
     let added = env.quell("serve").args(["--add-token", "phone", "--role", "stop"]).finish();
     let token = added.stdout.trim().to_owned();
-    let job = env.start().script("trap '' TERM; ready; while :; do sleep 1; done").begin();
+    let job = env.start().sh("trap '' TERM; echo up; while :; do sleep 1; done").begin();
+    assert!(quell_tests::eventually(PATIENCE, || job.output("stdout") == "up\n"));
     let path = format!("/v1/jobs/{}/stop", job.id);
     let heard = server.ask_with(&token, "POST", &path, r#"{"grace":1,"reason":"enough"}"#);
     assert_eq!(heard.status, 202, "{}", heard.body);

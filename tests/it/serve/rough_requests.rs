@@ -77,11 +77,9 @@ fn paths_and_parameters_that_mean_nothing_are_refused() {
         assert_eq!(answer.status, status, "{path}: {}", answer.body);
         assert_eq!(answer.json()["ok"], false, "{path}");
     }
-    for (method, path, allow) in [
-        ("PUT", "/v1/jobs", "GET, HEAD, POST"),
-        ("GET", "/v1/stop", "POST"),
-        ("TRACE", "/v1/server", "GET, HEAD"),
-    ] {
+    for (method, path, allow) in
+        [("PUT", "/v1/jobs", "GET, POST"), ("GET", "/v1/stop", "POST"), ("TRACE", "/v1/server", "GET")]
+    {
         let answer = server.ask(method, path, "");
         assert_eq!((answer.status, answer.header("allow")), (405, Some(allow)), "{method} {path}");
     }

@@ -42,42 +42,6 @@ fn a_stream_says_hello_and_shows_the_whole_row_after_each_change() {
 }
 
 #[test]
-fn a_client_that_comes_back_gets_what_it_has_missed_or_hears_that_it_cannot() {
-    let env = TestEnv::as_me();
-    let mut server = Server::start(&env, &[]);
-    let mut stream = server.stream(&server.token, "", None);
-    stream.next();
-    let first = env.start().command(["true"]).begin();
-    let seen =
-        stream.until("event", |event| event["job"] == first.id.as_str() && event["event"] == "created");
-    drop(stream);
-    let second = env.start().command(["true"]).begin();
-    assert!(second.wait_over(PATIENCE));
-    let mut stream = server.stream(&server.token, "", seen.id.as_deref());
-    stream.until("event", |event| event["job"] == first.id.as_str() && event["event"] == "ended");
-    let created =
-        |event: &serde_json::Value| event["job"] == second.id.as_str() && event["event"] == "created";
-    stream.until("event", created);
-    drop(stream);
-    let after = seen.id.clone().expect("an id");
-    let poll = server.get(&format!("/v1/events?after={after}")).json()["data"].clone();
-    assert!(poll["events"].as_array().unwrap().iter().any(created), "{poll}");
-    assert_eq!(poll["reset"], false);
-    let (epoch, _) = after.split_once('.').expect("an epoch");
-    let ahead = format!("{epoch}.999999");
-    let why = |server: &Server, after: &str| {
-        let mut stream = server.stream(&server.token, "", Some(after));
-        stream.until("reset", |_| true).data["why"].clone()
-    };
-    assert_eq!(why(&server, &ahead), "gap");
-    server.running.front.signal("KILL");
-    server.running.wait_exit(PATIENCE);
-    let server = Server::start(&env, &[]);
-    assert_eq!(why(&server, &after), "epoch");
-    assert_eq!(server.get(&format!("/v1/events?after={after}")).json()["data"]["reset"], true);
-}
-
-#[test]
 fn each_line_comes_once_though_the_server_is_killed_between() {
     let env = TestEnv::as_me();
     let mut server = Server::start(&env, &[]);
@@ -102,7 +66,7 @@ fn the_end_of_the_last_job_of_a_session_is_told_with_the_verdicts() {
     let mut stream = server.stream(&server.token, "", None);
     stream.next();
     let start = |script: &str| env.start().args(["--owner", "session:s1"]).sh(script).begin();
-    let (one, other) = (start("sleep 0.2; exit 1"), start("sleep 1"));
+    let (one, other) = (start("sleep 4; exit 1"), start("sleep 5"));
     let stopped = stream.until("session.stopped", |data| data["session"] == "s1").data;
     let jobs = stopped["jobs"].as_array().expect("jobs");
     let ids: BTreeSet<&str> = jobs.iter().map(|job| job["id"].as_str().unwrap()).collect();

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use quell::Error;
 use quell::binary::QuellInternals;
-use quell_serve::{Role, ServeOptions, Serving};
+use quell_serve::{ServeOptions, Serving, TokenRole};
 
 use super::{Admitted, envelope, fail};
 use crate::args::{RoleArg, ServeArgs};
@@ -61,7 +61,7 @@ fn describe(serving: &Serving) -> String {
     format!("pid      {}\nurl      {url}\nsocket   {}\n", serving.pid, serving.socket.display())
 }
 
-impl From<RoleArg> for Role {
+impl From<RoleArg> for TokenRole {
     fn from(role: RoleArg) -> Self {
         match role {
             RoleArg::View => Self::View,

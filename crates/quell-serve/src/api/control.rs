@@ -6,8 +6,8 @@ use quell::binary::responses::{RmAnswer, SendAnswer, SignalAnswer};
 use quell::{DryRun, Removal, SendEof, Signal, SignalTo};
 use serde::Deserialize;
 
-use crate::answer::Failure;
-use crate::call::{Call, Reply};
+use crate::answer::HttpFailure;
+use crate::call::{HttpCall, Reply};
 
 /// How long a program may take to read what is sent to it.
 const READ_WITHIN: Duration = Duration::from_secs(5);
@@ -24,21 +24,26 @@ pub struct SignalBody {
     pub tree: bool,
 }
 
-pub async fn signal(call: Call) -> Reply {
+pub async fn signal(call: HttpCall) -> Reply {
     let SignalBody { signal, tree } = call.json()?;
     call.with_access(move |call, access| {
         let job = call.job(access)?;
         let sent = job.signal(signal, if tree { SignalTo::Tree } else { SignalTo::Root })?;
         if sent == 0 {
             let why = format!("{signal} reached no process of {}", job.id());
-            return Err(Failure::new(409, "no_process", why, "GET /v1/jobs/{job}/tree shows its processes"));
+            return Err(HttpFailure::new(
+                409,
+                "no_process",
+                why,
+                "GET /v1/jobs/{job}/tree shows its processes",
+            ));
         }
         Ok(SignalAnswer { id: job.id(), signal, tree, sent })
     })
     .await
 }
 
-pub async fn send(call: Call) -> Reply {
+pub async fn send(call: HttpCall) -> Reply {
     call.with_access(|call, access| {
         let (job, eof) = (call.job(access)?, call.query.flag("eof"));
         let mut bytes: &[u8] = &call.body;
@@ -48,7 +53,7 @@ pub async fn send(call: Call) -> Reply {
     .await
 }
 
-pub async fn remove(call: Call) -> Reply {
+pub async fn remove(call: HttpCall) -> Reply {
     call.with_access(|call, access| {
         let job = call.job(access)?;
         job.remove(if call.query.flag("force") { Removal::Force } else { Removal::IfProvenDead })?;
@@ -67,7 +72,7 @@ pub struct DryRunBody {
     pub dry_run: bool,
 }
 
-pub async fn gc(call: Call) -> Reply {
+pub async fn gc(call: HttpCall) -> Reply {
     let body: DryRunBody = call.json()?;
     call.with_access(move |_, access| {
         Ok(access.quell.gc(&access.config.gc.rules(), DryRun::from(body.dry_run))?)
@@ -75,7 +80,7 @@ pub async fn gc(call: Call) -> Reply {
     .await
 }
 
-pub async fn sweep(call: Call) -> Reply {
+pub async fn sweep(call: HttpCall) -> Reply {
     let body: DryRunBody = call.json()?;
     call.with_access(move |_, access| Ok(access.quell.sweep(DryRun::from(body.dry_run))?)).await
 }

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 use super::stop::{StopBody, ended};
-use crate::answer::Failure;
-use crate::call::{Call, Reply};
+use crate::answer::HttpFailure;
+use crate::call::{HttpCall, Reply};
 use crate::pools;
 use crate::stream::LineBody;
 
@@ -78,13 +78,13 @@ impl GroupStopBody {
         words.chain(tag).chain(session).chain(all).collect::<Vec<_>>().join(" ")
     }
 
-    fn select(&self, quell: &quell::Quell) -> Result<Vec<Job>, Failure> {
+    fn select(&self, quell: &quell::Quell) -> Result<Vec<Job>, HttpFailure> {
         let mut jobs = match (&self.jobs, &self.tag, &self.session) {
             (Some(names), _, _) => names.iter().map(|name| quell.job(name)).collect::<Result<_, Error>>()?,
             (None, None, None) => quell.live()?,
             (None, tag, session) => {
                 let tags = tag.iter().map(|tag| tag.parse()).collect::<Result<_, quell::InvalidTag>>();
-                let tags = tags.map_err(|error| Failure::bad_value(error.to_string()))?;
+                let tags = tags.map_err(|error| HttpFailure::bad_value(error.to_string()))?;
                 let filter = Filter { tags, session: session.clone(), limit: Some(0), ..Filter::default() };
                 quell.list(&filter)?.jobs.iter().map(|view| quell.job_with(view.id)).collect::<Vec<_>>()
             }
@@ -96,11 +96,11 @@ impl GroupStopBody {
     }
 }
 
-pub async fn stop(call: Call) -> Reply {
+pub async fn stop(call: HttpCall) -> Reply {
     let body: GroupStopBody = call.json()?;
     let given = [body.jobs.is_some(), body.tag.is_some(), body.session.is_some(), body.all];
     if given.iter().filter(|given| **given).count() != 1 {
-        return Err(Failure::bad_value("give exactly one of jobs, tag, session and all"));
+        return Err(HttpFailure::bad_value("give exactly one of jobs, tag, session and all"));
     }
     let options = body.how().options()?;
     let (asks, followed) = (call.state.pools.asks.clone(), call.state.pools.followed.clone());
@@ -115,9 +115,9 @@ pub async fn stop(call: Call) -> Reply {
             );
             let ids: Vec<_> = jobs.iter().map(Job::id).collect();
             let hint = "look at the list again, and confirm the new number";
-            return Err(Failure::new(409, "count_differs", why, hint).with("ids", ids));
+            return Err(HttpFailure::new(409, "count_differs", why, hint).with("ids", ids));
         }
-        Ok::<_, Failure>(jobs)
+        Ok::<_, HttpFailure>(jobs)
     })
     .await??;
     let (sender, lines) = mpsc::channel(jobs.len().max(1));
@@ -165,7 +165,7 @@ fn stop_one(
     }
 }
 
-fn failed(job: &Job, failure: Failure) -> GroupStopLine {
+fn failed(job: &Job, failure: HttpFailure) -> GroupStopLine {
     GroupStopLine::Failed { id: job.id(), error: Box::new(failure.into_body()) }
 }
 

@@ -6,12 +6,12 @@ use quell::{Period, StatsFilter};
 use quell_guard::{AuditLine, audit_log, decide_verb, read_verb};
 use serde::{Deserialize, Serialize};
 
-use crate::call::{Call, Reply, settings};
+use crate::call::{HttpCall, Reply, settings};
 
 /// How many lines of the audit log an answer has by default.
 const LINES: u64 = 200;
 
-pub async fn stats(call: Call) -> Reply {
+pub async fn stats(call: HttpCall) -> Reply {
     call.with_access(|call, access| {
         let query = &call.query;
         let filter = StatsFilter {
@@ -38,7 +38,7 @@ pub struct AuditAnswer {
     pub lines: Vec<AuditLine>,
 }
 
-pub async fn audit(call: Call) -> Reply {
+pub async fn audit(call: HttpCall) -> Reply {
     call.with_access(|call, access| {
         let mut lines = audit_log(access.quell.home()).map_err(quell::Error::from)?;
         let limit = call.query.count("limit").unwrap_or(LINES) as usize;
@@ -48,11 +48,11 @@ pub async fn audit(call: Call) -> Reply {
     .await
 }
 
-pub async fn doctor(call: Call) -> Reply {
+pub async fn doctor(call: HttpCall) -> Reply {
     call.with_access(|_, _| Ok(quell::binary::doctor())).await
 }
 
-pub async fn config(call: Call) -> Reply {
+pub async fn config(call: HttpCall) -> Reply {
     call.with_access(|_, _| Ok(ConfigAnswer::from(&settings()?))).await
 }
 
@@ -65,7 +65,7 @@ pub struct CheckBody {
     pub verb: String,
 }
 
-pub async fn check(call: Call) -> Reply {
+pub async fn check(call: HttpCall) -> Reply {
     let body: CheckBody = call.json()?;
     call.with_access(move |_, access| {
         let decision = match read_verb(&body.verb) {

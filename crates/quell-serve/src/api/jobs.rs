@@ -5,8 +5,8 @@ use quell::binary::responses::TreeAnswer;
 use quell::{Filter, JobEvent, Listing, Receipt};
 use serde::Serialize;
 
-use crate::answer::Failure;
-use crate::call::{Call, Reply};
+use crate::answer::HttpFailure;
+use crate::call::{HttpCall, Reply};
 
 /// How many finished jobs a list has by default.
 const SHOWN: u64 = 50;
@@ -23,7 +23,7 @@ pub struct JobsAnswer {
     pub next: Option<quell::JobId>,
 }
 
-pub async fn list(call: Call) -> Reply {
+pub async fn list(call: HttpCall) -> Reply {
     call.with_access(|call, access| {
         let query = &call.query;
         let limit = query.count("limit").unwrap_or(SHOWN) as usize;
@@ -45,11 +45,11 @@ pub async fn list(call: Call) -> Reply {
     .await
 }
 
-pub async fn status(call: Call) -> Reply {
+pub async fn status(call: HttpCall) -> Reply {
     call.with_access(|call, access| Ok(call.job(access)?.status()?)).await
 }
 
-pub async fn tree(call: Call) -> Reply {
+pub async fn tree(call: HttpCall) -> Reply {
     call.with_access(|call, access| {
         let job = call.job(access)?;
         let answer: TreeAnswer = quell::binary::tree_answer(&job.tree()?, job.id());
@@ -58,12 +58,12 @@ pub async fn tree(call: Call) -> Reply {
     .await
 }
 
-pub async fn receipt(call: Call) -> Reply {
+pub async fn receipt(call: HttpCall) -> Reply {
     call.with_access(|call, access| {
         let job = call.job(access)?;
         if !job.has_ended_now()? {
             let why = format!("{} has not ended, so it has no receipt yet", job.id());
-            return Err(Failure::new(409, "wrong_state", why, "wait for its end: GET /v1/wait"));
+            return Err(HttpFailure::new(409, "wrong_state", why, "wait for its end: GET /v1/wait"));
         }
         let receipt: Receipt = job.receipt()?;
         Ok(receipt)
@@ -71,7 +71,7 @@ pub async fn receipt(call: Call) -> Reply {
     .await
 }
 
-pub async fn events(call: Call) -> Reply {
+pub async fn events(call: HttpCall) -> Reply {
     call.with_access(|call, access| {
         let events: Vec<JobEvent> = call.job(access)?.events()?;
         Ok(events)

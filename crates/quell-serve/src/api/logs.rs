@@ -2,8 +2,8 @@
 
 use quell::binary::{JobInternals, LogQuery, Streams, logs_view, regex};
 
-use crate::answer::Failure;
-use crate::call::{Call, Reply};
+use crate::answer::HttpFailure;
+use crate::call::{HttpCall, Reply};
 
 /// How much text an answer has by default, and at most.
 const BUDGET: u64 = 256 * 1024;
@@ -11,7 +11,7 @@ pub const MOST: u64 = 4 << 20;
 /// How many lines can be asked for.
 pub const MOST_LINES: u64 = 20_000;
 
-pub async fn logs(call: Call) -> Reply {
+pub async fn logs(call: HttpCall) -> Reply {
     call.with_access(|call, access| {
         let query = &call.query;
         let job = call.job(access)?;
@@ -37,7 +37,7 @@ pub async fn logs(call: Call) -> Reply {
             whole_lines: false,
         };
         let page = job.log_page(&query)?;
-        Ok::<_, Failure>(logs_view(&job, &page))
+        Ok::<_, HttpFailure>(logs_view(&job, &page))
     })
     .await
 }

@@ -11,8 +11,8 @@ use axum::http::header::{
 use quell::binary::{JobInternals, LogReader, Piece, Streams};
 use quell::{Cursor, Error, Stream};
 
-use crate::answer::Failure;
-use crate::call::{Call, Reply};
+use crate::answer::HttpFailure;
+use crate::call::{HttpCall, Reply};
 use crate::pools;
 
 /// The most bytes of one answer. A client asks for the rest by `Range`.
@@ -39,10 +39,10 @@ fn range(header: Option<&str>, all: u64) -> Result<Option<(u64, u64)>, ()> {
     if first >= all || last < first { Err(()) } else { Ok(Some((first, last))) }
 }
 
-pub async fn output(call: Call) -> Reply {
+pub async fn output(call: HttpCall) -> Reply {
     let stream = if call.part("stream") == "stderr" { Stream::Stderr } else { Stream::Stdout };
     if !matches!(call.part("stream"), "stdout" | "stderr") {
-        return Err(Failure::new(404, "not_found", "a job has the streams stdout and stderr", ""));
+        return Err(HttpFailure::new(404, "not_found", "a job has the streams stdout and stderr", ""));
     }
     let pool = call.state.pools.reads.clone();
     let (id, part, is_part) = pools::run(&pool, move || {
@@ -52,12 +52,17 @@ pub async fn output(call: Call) -> Reply {
         let totals = job.logs().last(0).read()?.totals;
         let all = if stream == Stream::Stdout { totals.stdout.bytes } else { totals.stderr.bytes };
         let range = range(call.header("range"), all).map_err(|()| {
-            Failure::new(416, "bad_range", format!("the stream has {all} bytes"), "ask for bytes that it has")
+            HttpFailure::new(
+                416,
+                "bad_range",
+                format!("the stream has {all} bytes"),
+                "ask for bytes that it has",
+            )
         })?;
         let (from, last) = range.unwrap_or((0, u64::MAX));
         let part = read(&job, stream, from, last, all).map_err(Error::io(job.dir().dir()))?;
         let is_part = range.is_some() || part.bytes.len() as u64 != all;
-        Ok::<_, Failure>((job.id(), part, is_part))
+        Ok::<_, HttpFailure>((job.id(), part, is_part))
     })
     .await??;
     let length = part.bytes.len() as u64;

@@ -6,11 +6,11 @@ use axum::http::header::{CONTENT_TYPE, HeaderValue};
 use quell::{JobId, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::answer::{Failure, success};
-use crate::call::{Call, Reply};
+use crate::answer::{HttpFailure, success};
+use crate::call::{HttpCall, Reply};
 use crate::sessions::SESSION_LIFE;
 use crate::metrics::Format;
-use crate::{Role, pools};
+use crate::{TokenRole, pools};
 
 fn plain(text: String) -> Response<Body> {
     let mut response = Response::new(Body::from(text));
@@ -19,16 +19,16 @@ fn plain(text: String) -> Response<Body> {
     response
 }
 
-pub async fn health(_: Call) -> Reply {
+pub async fn health(_: HttpCall) -> Reply {
     Ok(plain("ok\n".into()))
 }
 
-pub async fn metrics(call: Call) -> Reply {
+pub async fn metrics(call: HttpCall) -> Reply {
     let state = call.state.clone();
     let format = Format::accepted(call.header("accept").unwrap_or_default());
     let text = pools::run(&state.pools.reads, move || {
         let access = call.access("", None)?;
-        Ok::<_, Failure>(call.state.metrics.text(&access.quell, &call.state, format)?)
+        Ok::<_, HttpFailure>(call.state.metrics.text(&access.quell, &call.state, format)?)
     });
     let mut response = plain(text.await??);
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(format.content_type()));
@@ -38,7 +38,7 @@ pub async fn metrics(call: Call) -> Reply {
 /// The document of this interface, as it was made when quell was built.
 const OPENAPI: &str = include_str!("../../../../docs/schema/openapi.json");
 
-pub async fn openapi(_: Call) -> Reply {
+pub async fn openapi(_: HttpCall) -> Reply {
     let mut response = plain(OPENAPI.into());
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     Ok(response)
@@ -59,7 +59,7 @@ pub struct ServerAnswer {
     /// Its clock.
     pub now: Timestamp,
     /// The rights of the caller.
-    pub role: Role,
+    pub role: TokenRole,
     /// The name of the caller's token; absent at the socket.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
@@ -67,7 +67,7 @@ pub struct ServerAnswer {
     pub streams: usize,
 }
 
-pub async fn server(call: Call) -> Reply {
+pub async fn server(call: HttpCall) -> Reply {
     let state = &call.state;
     let answer = ServerAnswer {
         version: env!("CARGO_PKG_VERSION"),
@@ -98,26 +98,26 @@ pub struct LoginAnswer {
     /// The token of the session, for the `Authorization` header.
     pub token: String,
     /// Its rights.
-    pub role: Role,
+    pub role: TokenRole,
     /// How long it works, in seconds.
     pub expires_in: u64,
 }
 
-pub async fn login(call: Call) -> Reply {
+pub async fn login(call: HttpCall) -> Reply {
     let body: LoginBody = call.json()?;
     let sessions = &call.state.sessions;
     match sessions.exchange(&body.code)? {
         Some(token) => {
-            let answer = LoginAnswer { token, role: Role::Admin, expires_in: SESSION_LIFE.as_secs() };
+            let answer = LoginAnswer { token, role: TokenRole::Admin, expires_in: SESSION_LIFE.as_secs() };
             Ok(success(200, call.route.kind, &answer))
         }
         None if sessions.is_too_often_wrong() => {
             let hint = "wait a second";
-            Err(Failure::new(429, "too_many_attempts", "too many wrong codes", hint).retryable())
+            Err(HttpFailure::new(429, "too_many_attempts", "too many wrong codes", hint).retryable())
         }
         None => {
             let why = "the code is not known: it works once, and for a minute";
-            Err(Failure::new(401, "not_logged_in", why, "`quell serve --url` prints a new address"))
+            Err(HttpFailure::new(401, "not_logged_in", why, "`quell serve --url` prints a new address"))
         }
     }
 }
@@ -130,10 +130,10 @@ pub struct LoginCodeAnswer {
     pub url: String,
 }
 
-pub async fn login_code(call: Call) -> Reply {
+pub async fn login_code(call: HttpCall) -> Reply {
     let Some(url) = &call.state.url else {
         let why = "the server listens on its socket only";
-        return Err(Failure::new(409, "wrong_state", why, "start it without --no-tcp"));
+        return Err(HttpFailure::new(409, "wrong_state", why, "start it without --no-tcp"));
     };
     let url = format!("{url}/#code={}", call.state.sessions.code()?);
     Ok(success(200, call.route.kind, &LoginCodeAnswer { url }))

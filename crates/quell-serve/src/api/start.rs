@@ -1,4 +1,4 @@
-//! Starting a job, and starting it again: who may do that has a shell.
+//! Starting a job, and starting it again: to be allowed to is to have a shell.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -13,9 +13,9 @@ use quell::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::answer::{Failure, success};
+use crate::answer::{HttpFailure, success};
 use crate::api::stop::StopBody;
-use crate::call::{Call, Reply};
+use crate::call::{HttpCall, Reply};
 use crate::pools;
 
 /// The label that holds the key of a request, so that it is found again, also by another run of the server.
@@ -140,17 +140,17 @@ impl From<ContainWord> for Contain {
     }
 }
 
-fn duration(name: &str, seconds: Option<f64>) -> Result<Option<Duration>, Failure> {
+fn duration(name: &str, seconds: Option<f64>) -> Result<Option<Duration>, HttpFailure> {
     let Some(seconds) = seconds else { return Ok(None) };
     if (0.0..=LONGEST).contains(&seconds) {
         return Ok(Some(Duration::from_secs_f64(seconds)));
     }
-    Err(Failure::bad_value(format!("{name} must be from 0 to {LONGEST} seconds")))
+    Err(HttpFailure::bad_value(format!("{name} must be from 0 to {LONGEST} seconds")))
 }
 
-fn positive(name: &str, seconds: Option<f64>) -> Result<Option<Duration>, Failure> {
+fn positive(name: &str, seconds: Option<f64>) -> Result<Option<Duration>, HttpFailure> {
     match duration(name, seconds)? {
-        Some(Duration::ZERO) => Err(Failure::bad_value(format!("{name} must be greater than 0"))),
+        Some(Duration::ZERO) => Err(HttpFailure::bad_value(format!("{name} must be greater than 0"))),
         other => Ok(other),
     }
 }
@@ -160,8 +160,8 @@ fn environment() -> impl Iterator<Item = (OsString, OsString)> {
     std::env::vars_os().filter(|(name, _)| !name.as_encoded_bytes().starts_with(b"QUELL_"))
 }
 
-fn request(body: StartBody, config: &Config) -> Result<JobRequest, Failure> {
-    let bad = |why: &str| Err(Failure::bad_value(why));
+fn request(body: StartBody, config: &Config) -> Result<JobRequest, HttpFailure> {
+    let bad = |why: &str| Err(HttpFailure::bad_value(why));
     let words = || body.command.iter().chain(body.env.keys()).chain(body.env.values());
     if body.command.first().is_none_or(String::is_empty) {
         return bad("command must begin with a program");
@@ -212,17 +212,17 @@ fn request(body: StartBody, config: &Config) -> Result<JobRequest, Failure> {
     Ok(request)
 }
 
-pub async fn start(call: Call) -> Reply {
+pub async fn start(call: HttpCall) -> Reply {
     let body: StartBody = call.json()?;
     let key = call.header("idempotency-key").map(str::to_owned);
     if let Some(key) = &key
         && (key.is_empty() || key.len() > LONGEST_KEY || !key.bytes().all(|byte| byte.is_ascii_graphic()))
     {
         let why = format!("Idempotency-Key must have 1 to {LONGEST_KEY} visible ASCII characters");
-        return Err(Failure::bad_value(why));
+        return Err(HttpFailure::bad_value(why));
     }
     if !body.cwd.is_absolute() {
-        return Err(Failure::bad_value("cwd must be an absolute path"));
+        return Err(HttpFailure::bad_value("cwd must be an absolute path"));
     }
     let wait = call.query.wait("wait_ready");
     let (pool, kind, one_at_a_time) = (call.state.pools.changes.clone(), call.route.kind, call.state.clone());
@@ -236,11 +236,11 @@ pub async fn start(call: Call) -> Reply {
 }
 
 fn carry_out(
-    call: &Call,
+    call: &HttpCall,
     body: StartBody,
     key: Option<&str>,
     wait: Option<Duration>,
-) -> Result<(u16, StartAnswer), Failure> {
+) -> Result<(u16, StartAnswer), HttpFailure> {
     // The settings and the policy of the project that it is started in.
     let settings = Config::load(&body.cwd, std::env::vars_os());
     let program = body.command.first().cloned().unwrap_or_default();
@@ -256,7 +256,7 @@ fn carry_out(
             if view.tags.get(HASH_TAG) != Some(&hash) {
                 let why = format!("the key belongs to {}, which was started by another request", view.id);
                 let hint = "use a new key for a new request";
-                return Err(Failure::new(422, "key_reused", why, hint).with("id", view.id));
+                return Err(HttpFailure::new(422, "key_reused", why, hint).with("id", view.id));
             }
             let job = access.quell.job_with(view.id);
             return Ok((200, StartAnswer::new(&job, None, None)));
@@ -268,14 +268,14 @@ fn carry_out(
     }
     let has_sign = request.as_background().is_some_and(|background| !background.ready.rules.is_empty());
     if wait.is_some() && !has_sign {
-        return Err(Failure::bad_value("wait_ready needs ready_port, ready_log or ready_http"));
+        return Err(HttpFailure::bad_value("wait_ready needs ready_port, ready_log or ready_http"));
     }
     let job = access.quell.start(&request)?;
     let met = wait.and_then(|wait| job.wait_for_readiness(wait).ok()).map(|waited| waited.met);
     Ok((201, StartAnswer::new(&job, None, met)))
 }
 
-pub async fn restart(call: Call) -> Reply {
+pub async fn restart(call: HttpCall) -> Reply {
     let body: StopBody = call.json()?;
     let (options, wait) = (body.options()?, call.query.wait("wait_ready"));
     let (pool, kind) = (call.state.pools.changes.clone(), call.route.kind);

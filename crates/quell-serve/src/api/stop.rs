@@ -7,8 +7,8 @@ use quell::{Error, Job, JobId, StopOptions, Stopped, Timestamp, Verdict};
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
-use crate::answer::{Failure, success};
-use crate::call::{Call, LONGEST_REASON, Reply};
+use crate::answer::{HttpFailure, success};
+use crate::call::{HttpCall, LONGEST_REASON, Reply};
 use crate::pools;
 
 /// The longest grace, in seconds.
@@ -33,18 +33,20 @@ pub struct StopBody {
 }
 
 impl StopBody {
-    pub fn options(&self) -> Result<StopOptions, Failure> {
+    pub fn options(&self) -> Result<StopOptions, HttpFailure> {
         let mut options = if self.kill { StopOptions::kill() } else { StopOptions::default() };
         if let Some(grace) = self.grace {
             if !(0.0..=LONGEST_GRACE).contains(&grace) {
-                return Err(Failure::bad_value(format!("grace must be from 0 to {LONGEST_GRACE} seconds")));
+                return Err(HttpFailure::bad_value(format!(
+                    "grace must be from 0 to {LONGEST_GRACE} seconds"
+                )));
             }
             options = options.grace(Duration::from_secs_f64(grace));
         }
         if let Some(reason) = &self.reason {
             if reason.chars().count() > LONGEST_REASON || reason.contains('\0') {
                 let why = format!("reason must have at most {LONGEST_REASON} characters, and no NUL");
-                return Err(Failure::bad_value(why));
+                return Err(HttpFailure::bad_value(why));
             }
             options = options.reason(reason.clone());
         }
@@ -63,8 +65,8 @@ pub struct HeardAnswer {
 }
 
 /// Why a job is not proven dead, with what is known of its end.
-pub fn not_proven(id: JobId, error: Error, receipt: Option<quell::Receipt>) -> Failure {
-    let failure = Failure::from(error).with("id", id);
+pub fn not_proven(id: JobId, error: Error, receipt: Option<quell::Receipt>) -> HttpFailure {
+    let failure = HttpFailure::from(error).with("id", id);
     match receipt {
         Some(receipt) => failure.with("receipt", receipt),
         None => failure,
@@ -72,7 +74,7 @@ pub fn not_proven(id: JobId, error: Error, receipt: Option<quell::Receipt>) -> F
 }
 
 /// The answer about a stop that has ended. One that left something alive, or could not be counted, is a failure.
-pub fn ended(job: &Job, stopped: quell::Result<Stopped>) -> Result<StoppedJob, Failure> {
+pub fn ended(job: &Job, stopped: quell::Result<Stopped>) -> Result<StoppedJob, HttpFailure> {
     match stopped {
         Ok(stopped) => {
             let (already_ended, receipt) = (stopped.already_ended(), stopped.into_receipt());
@@ -88,9 +90,9 @@ pub fn ended(job: &Job, stopped: quell::Result<Stopped>) -> Result<StoppedJob, F
 }
 
 /// The result of a stop that has ended.
-type Ended = Result<StoppedJob, Failure>;
+type Ended = Result<StoppedJob, HttpFailure>;
 
-pub async fn stop(call: Call) -> Reply {
+pub async fn stop(call: HttpCall) -> Reply {
     let body: StopBody = call.json()?;
     let (options, kind) = (body.options()?, call.route.kind);
     let wait = call.query.wait("wait").unwrap_or_default();
@@ -125,7 +127,7 @@ pub async fn stop(call: Call) -> Reply {
             }
         }
     })?;
-    let lost = || Failure::internal("the stop ended without a result");
+    let lost = || HttpFailure::internal("the stop ended without a result");
     let (id, is_over) = heard.await.map_err(|_| lost())??;
     let at = quell::binary::now();
     // A job that had ended is reported as such, without a wait.

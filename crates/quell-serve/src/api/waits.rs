@@ -9,12 +9,12 @@ use quell::{Condition, Cursor, Error, Job, JobEvent, JobId, WaitFor, Waited};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::answer::{Failure, success};
-use crate::call::{Call, Reply};
+use crate::answer::{HttpFailure, success};
+use crate::call::{HttpCall, Reply};
 use crate::hub::Bell;
 use crate::pools;
 use crate::query::event_id;
-use crate::ring::Kind;
+use crate::ring::ItemKind;
 use crate::state;
 
 /// How many jobs can be waited for at once.
@@ -100,7 +100,7 @@ impl Wait {
     }
 }
 
-pub async fn wait(call: Call) -> Reply {
+pub async fn wait(call: HttpCall) -> Reply {
     let (state, kind) = (call.state.clone(), call.route.kind);
     let deadline = tokio::time::Instant::now() + call.query.wait("for").unwrap_or_default();
     let bell = Arc::new(Bell::default());
@@ -113,7 +113,7 @@ pub async fn wait(call: Call) -> Reply {
         jobs.sort_by_key(Job::id);
         jobs.dedup_by_key(|job| job.id());
         if jobs.is_empty() || jobs.len() > MOST {
-            return Err(Failure::bad_value(format!("give 1 to {MOST} jobs")));
+            return Err(HttpFailure::bad_value(format!("give 1 to {MOST} jobs")));
         }
         let log = query.text("log").map(str::to_owned);
         log.as_deref().map(quell::binary::regex).transpose()?;
@@ -172,7 +172,7 @@ pub struct EventsAnswer {
     pub reset: bool,
 }
 
-pub async fn events(call: Call) -> Reply {
+pub async fn events(call: HttpCall) -> Reply {
     let (state, kind) = (call.state.clone(), call.route.kind);
     let limit = call.query.count("limit").unwrap_or(EVENTS) as usize;
     let Some(after) = call.query.text("after").map(str::to_owned) else {
@@ -210,7 +210,7 @@ pub async fn events(call: Call) -> Reply {
         next = later;
         for (_, item) in items {
             let is_of_job = jobs.is_empty() || item.job.is_some_and(|id| jobs.contains(&id));
-            if item.kind == Kind::Event && is_of_job {
+            if item.kind == ItemKind::Event && is_of_job {
                 events.extend(item.text.and_then(|text| parsed(&text, &kinds)));
             }
         }
@@ -235,7 +235,7 @@ fn parsed(text: &str, kinds: &[String]) -> Option<Value> {
 }
 
 /// The last events of the selected jobs, by time.
-fn history(call: &Call, limit: usize) -> Result<Vec<Value>, Failure> {
+fn history(call: &HttpCall, limit: usize) -> Result<Vec<Value>, HttpFailure> {
     let (query, access) = (&call.query, call.access("", None)?);
     let named = query.texts("job");
     let jobs: Vec<Job> = if named.is_empty() {

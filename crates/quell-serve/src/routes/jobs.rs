@@ -4,7 +4,7 @@ use quell_guard::Verb;
 
 use super::{ADMIN, OPERATE, READ, STOP, param};
 use crate::api;
-use crate::query::Kind;
+use crate::query::ParamKind;
 use crate::route::{BodyKind, Pool, Route, Verbs};
 
 /// The rows.
@@ -13,15 +13,15 @@ pub static ROUTES: &[Route] = &[
         path: "/v1/jobs",
         verb: Some(Verb::List),
         query: &[
-            param("state", Kind::States, "In one of these states"),
-            param("tag", Kind::Tags, "With all of these labels"),
-            param("session", Kind::Text, "Of this session"),
-            param("name", Kind::Text, "Of this name"),
-            param("since", Kind::Time, "Finished ones only if they ended then or later"),
-            param("limit", Kind::Count(500), "How many finished ones; 50 if not given"),
+            param("state", ParamKind::States, "In one of these states"),
+            param("tag", ParamKind::Tags, "With all of these labels"),
+            param("session", ParamKind::Text, "Of this session"),
+            param("name", ParamKind::Text, "Of this name"),
+            param("since", ParamKind::Time, "Finished ones only if they ended then or later"),
+            param("limit", ParamKind::Count(500), "How many finished ones; 50 if not given"),
             param(
                 "before",
-                Kind::Job,
+                ParamKind::Job,
                 "Only finished ones that ended before this one, by its id: the next page",
             ),
         ],
@@ -71,13 +71,13 @@ pub static ROUTES: &[Route] = &[
         path: "/v1/jobs/{job}/logs",
         verb: Some(Verb::Logs),
         query: &[
-            param("since", Kind::Cursor, "Only what comes after this"),
-            param("until", Kind::Cursor, "Only what comes before this"),
-            param("head", Kind::Count(api::logs::MOST_LINES), "The first lines"),
-            param("tail", Kind::Count(api::logs::MOST_LINES), "The last lines"),
-            param("budget", Kind::Count(api::logs::MOST), "Bytes of text; 256 KiB if not given"),
-            param("grep", Kind::Pattern, "Only lines that match this regular expression"),
-            param("stream", Kind::Word(&["stdout", "stderr"]), "Only this stream"),
+            param("since", ParamKind::Cursor, "Only what comes after this"),
+            param("until", ParamKind::Cursor, "Only what comes before this"),
+            param("head", ParamKind::Count(api::logs::MOST_LINES), "The first lines"),
+            param("tail", ParamKind::Count(api::logs::MOST_LINES), "The last lines"),
+            param("budget", ParamKind::Count(api::logs::MOST), "Bytes of text; 256 KiB if not given"),
+            param("grep", ParamKind::Pattern, "Only lines that match this regular expression"),
+            param("stream", ParamKind::Word(&["stdout", "stderr"]), "Only this stream"),
         ],
         kind: "logs",
         answers: &[(200, "LogsView")],
@@ -90,7 +90,7 @@ pub static ROUTES: &[Route] = &[
         path: "/v1/jobs/{job}/stop",
         verb: Some(Verb::Stop),
         who: STOP,
-        query: &[param("wait", Kind::Wait(50), "How long to wait for the end; 0 if not given")],
+        query: &[param("wait", ParamKind::Wait(50), "How long to wait for the end; 0 if not given")],
         body: BodyKind::Json("StopBody"),
         pool: Pool::Asks,
         kind: "stop",
@@ -106,7 +106,7 @@ pub static ROUTES: &[Route] = &[
         who: ADMIN,
         query: &[param(
             "wait_ready",
-            Kind::Wait(50),
+            ParamKind::Wait(50),
             "How long to wait until it is ready; no wait if not given",
         )],
         body: BodyKind::Json("StartBody"),
@@ -145,7 +145,7 @@ pub static ROUTES: &[Route] = &[
         path: "/v1/jobs/{job}/send",
         verb: Some(Verb::Send),
         who: OPERATE,
-        query: &[param("eof", Kind::Flag, "Close the input afterwards")],
+        query: &[param("eof", ParamKind::Flag, "Close the input afterwards")],
         body: BodyKind::Bytes,
         pool: Pool::Changes,
         kind: "send",
@@ -161,7 +161,7 @@ pub static ROUTES: &[Route] = &[
         who: OPERATE,
         query: &[param(
             "wait_ready",
-            Kind::Wait(50),
+            ParamKind::Wait(50),
             "How long to wait until it is ready; no wait if not given",
         )],
         body: BodyKind::Json("StopBody"),
@@ -177,7 +177,7 @@ pub static ROUTES: &[Route] = &[
         path: "/v1/jobs/{job}",
         verb: Some(Verb::Rm),
         who: OPERATE,
-        query: &[param("force", Kind::Flag, "Also if it is not proven dead")],
+        query: &[param("force", ParamKind::Flag, "Also if it is not proven dead")],
         pool: Pool::Changes,
         kind: "rm",
         answers: &[(200, "RmAnswer")],
@@ -203,13 +203,13 @@ pub static ROUTES: &[Route] = &[
         path: "/v1/wait",
         verb: Some(Verb::Wait),
         query: &[
-            param("job", Kind::Jobs, "The jobs, 1 to 100"),
-            param("ready", Kind::Flag, "Also until it is ready"),
-            param("log", Kind::Pattern, "Also until a line matches this regular expression"),
-            param("since", Kind::Cursor, "Look for lines only after this"),
-            param("stall", Kind::Wait(3600), "Also until it was silent for this long"),
-            param("any", Kind::Flag, "Until one of the jobs has met its condition, not all"),
-            param("for", Kind::Wait(50), "How long to wait; 0 if not given"),
+            param("job", ParamKind::Jobs, "The jobs, 1 to 100"),
+            param("ready", ParamKind::Flag, "Also until it is ready"),
+            param("log", ParamKind::Pattern, "Also until a line matches this regular expression"),
+            param("since", ParamKind::Cursor, "Look for lines only after this"),
+            param("stall", ParamKind::Wait(3600), "Also until it was silent for this long"),
+            param("any", ParamKind::Flag, "Until one of the jobs has met its condition, not all"),
+            param("for", ParamKind::Wait(50), "How long to wait; 0 if not given"),
         ],
         kind: "wait",
         answers: &[(200, "WaitAnswer")],

@@ -3,21 +3,21 @@
 mod jobs;
 mod server;
 
-use crate::query::{Kind, Param};
+use crate::query::{Param, ParamKind};
 use crate::route::{BodyKind, Pool, Route, Verbs, Who};
-use crate::{Role, api};
+use crate::{TokenRole, api};
 
 /// All rows.
 pub fn all() -> impl Iterator<Item = &'static Route> {
     server::ROUTES.iter().chain(jobs::ROUTES)
 }
 
-const VIEW: Who = Who::Role(Role::View);
-const STOP: Who = Who::Role(Role::Stop);
-const OPERATE: Who = Who::Role(Role::Operate);
-const ADMIN: Who = Who::Role(Role::Admin);
+const VIEW: Who = Who::Role(TokenRole::View);
+const STOP: Who = Who::Role(TokenRole::Stop);
+const OPERATE: Who = Who::Role(TokenRole::Operate);
+const ADMIN: Who = Who::Role(TokenRole::Admin);
 
-const fn param(name: &'static str, kind: Kind, about: &'static str) -> Param {
+const fn param(name: &'static str, kind: ParamKind, about: &'static str) -> Param {
     Param { name, kind, about }
 }
 
@@ -47,7 +47,7 @@ mod tests {
     fn what_changes_something_takes_a_post_and_more_than_the_right_to_look() {
         for route in all() {
             let changes = route.verb.is_some_and(|verb| verb.effect() != Effect::Read);
-            let sees_only = [Who::Anyone, VIEW, Who::Role(Role::Metrics)].contains(&route.who);
+            let sees_only = [Who::Anyone, VIEW, Who::Role(TokenRole::Metrics)].contains(&route.who);
             assert!(!changes || (route.method != Verbs::Get && !sees_only), "{}", route.path);
             assert!(route.verb != Some(Verb::Start) || route.who == ADMIN, "to start is to have a shell");
             assert!(

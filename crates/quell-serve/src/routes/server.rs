@@ -3,9 +3,9 @@
 use quell_guard::Verb;
 
 use super::{ADMIN, OPERATE, READ, param};
-use crate::query::Kind;
+use crate::query::ParamKind;
 use crate::route::{BodyKind, Pool, Route, Verbs, Who};
-use crate::{Role, api, assets, stream};
+use crate::{TokenRole, api, assets, stream};
 
 /// The rows.
 pub static ROUTES: &[Route] = &[
@@ -71,7 +71,7 @@ pub static ROUTES: &[Route] = &[
     Route {
         path: "/metrics",
         verb: Some(Verb::Stats),
-        who: Who::Role(Role::Metrics),
+        who: Who::Role(TokenRole::Metrics),
         kind: "metrics",
         answers: &[(200, "")],
         about: "Metrics in Prometheus' text format",
@@ -108,13 +108,13 @@ pub static ROUTES: &[Route] = &[
         path: "/v1/events",
         verb: Some(Verb::Events),
         query: &[
-            param("after", Kind::EventId, "Only what came after this; waits for it as long as `for`"),
-            param("since", Kind::Time, "Only what happened then or later"),
-            param("job", Kind::Jobs, "Only of these jobs"),
-            param("tag", Kind::Tags, "Only of jobs with all of these labels; not with `after`"),
-            param("kind", Kind::Words, "Only of these kinds"),
-            param("limit", Kind::Count(10_000), "The last so many; 1000 if not given"),
-            param("for", Kind::Wait(50), "How long to wait for the first one"),
+            param("after", ParamKind::EventId, "Only what came after this; waits for it as long as `for`"),
+            param("since", ParamKind::Time, "Only what happened then or later"),
+            param("job", ParamKind::Jobs, "Only of these jobs"),
+            param("tag", ParamKind::Tags, "Only of jobs with all of these labels; not with `after`"),
+            param("kind", ParamKind::Words, "Only of these kinds"),
+            param("limit", ParamKind::Count(10_000), "The last so many; 1000 if not given"),
+            param("for", ParamKind::Wait(50), "How long to wait for the first one"),
         ],
         kind: "events",
         answers: &[(200, "EventsAnswer")],
@@ -127,10 +127,10 @@ pub static ROUTES: &[Route] = &[
         path: "/v1/stats",
         verb: Some(Verb::Stats),
         query: &[
-            param("since", Kind::Time, "Jobs that ended then or later"),
-            param("tag", Kind::Tags, "With all of these labels"),
-            param("by", Kind::Word(&["auto", "hour", "day", "week"]), "The step of the sums over time"),
-            param("by_tag", Kind::Text, "Only the sums of this label's values"),
+            param("since", ParamKind::Time, "Jobs that ended then or later"),
+            param("tag", ParamKind::Tags, "With all of these labels"),
+            param("by", ParamKind::Word(&["auto", "hour", "day", "week"]), "The step of the sums over time"),
+            param("by_tag", ParamKind::Text, "Only the sums of this label's values"),
         ],
         kind: "stats",
         answers: &[(200, "Stats")],
@@ -141,7 +141,7 @@ pub static ROUTES: &[Route] = &[
     Route {
         path: "/v1/audit",
         who: ADMIN,
-        query: &[param("limit", Kind::Count(10_000), "The last so many lines; 200 if not given")],
+        query: &[param("limit", ParamKind::Count(10_000), "The last so many lines; 200 if not given")],
         kind: "audit",
         answers: &[(200, "AuditAnswer")],
         about: "The decisions of the guard, and what was done",
@@ -189,14 +189,14 @@ pub static ROUTES: &[Route] = &[
         path: "/v1/stream",
         verb: Some(Verb::Events),
         query: &[
-            param("events", Kind::Flag, "Whether rows and events are sent; true if not given"),
-            param("logs", Kind::Logs, "Jobs whose output is sent, each from its cursor on"),
-            param("vitals", Kind::Wait(60), "How often CPU and memory are sent"),
-            param("after", Kind::EventId, "Go on after this event, as the header Last-Event-ID does"),
+            param("events", ParamKind::Flag, "Whether rows and events are sent; true if not given"),
+            param("logs", ParamKind::Logs, "Jobs whose output is sent, each from its cursor on"),
+            param("vitals", ParamKind::Wait(60), "How often CPU and memory are sent"),
+            param("after", ParamKind::EventId, "Go on after this event, as the header Last-Event-ID does"),
         ],
         kind: "stream",
         answers: &[(200, "text/event-stream")],
-        errors: &[429],
+        errors: &[404, 409, 429],
         about: "Rows, events and output as they come (server-sent events)",
         act: |call| Box::pin(stream::stream(call)),
         ..READ

@@ -21,15 +21,15 @@ use crate::{Error, Job, Result, record_stop};
 pub struct PendingStop {
     pub(super) job: Job,
     pub(super) permit: Option<Arc<Permit>>,
-    pub(super) progress: Progress,
+    pub(super) progress: StopProgress,
 }
 
 impl PendingStop {
     /// Waits until the tree is proven gone. An error means that the job is not proven dead.
     pub fn wait(self) -> Result<Stopped> {
         let stopped = match self.progress {
-            Progress::Asked(under_way) => under_way.finish(),
-            Progress::Over(stopped) => Ok(*stopped),
+            StopProgress::Asked(under_way) => under_way.finish(),
+            StopProgress::Over(stopped) => Ok(*stopped),
         };
         if let Some(permit) = self.permit {
             record_stop(&permit, self.job.id(), &stopped);
@@ -39,13 +39,13 @@ impl PendingStop {
 
     /// Whether the job had ended before the end of a stop had to be waited for.
     pub fn is_over(&self) -> bool {
-        matches!(self.progress, Progress::Over(_))
+        matches!(self.progress, StopProgress::Over(_))
     }
 }
 
 /// How far a stop is.
 #[derive(Debug)]
-pub(super) enum Progress {
+pub(super) enum StopProgress {
     Asked(Box<StopUnderWay>),
     Over(Box<Stopped>),
 }
@@ -93,14 +93,14 @@ impl StopUnderWay {
     }
 
     /// Asks until a keeper or front has got the request, or the job has ended.
-    pub(super) fn begin(mut self) -> Result<Progress> {
+    pub(super) fn begin(mut self) -> Result<StopProgress> {
         loop {
             self.ask_once()?;
             if self.asked {
-                return Ok(Progress::Asked(Box::new(self)));
+                return Ok(StopProgress::Asked(Box::new(self)));
             }
             if let Some(stopped) = self.wait_on()? {
-                return Ok(Progress::Over(Box::new(stopped)));
+                return Ok(StopProgress::Over(Box::new(stopped)));
             }
         }
     }
