@@ -1,0 +1,186 @@
+// The frame of the page: login, routes, the top bar, keys, the banner.
+
+import { api, getToken, session, setToken } from "./api.js";
+import { Feed } from "./feed.js";
+import { filter, go, parseRoute, route } from "./filter.js";
+import { Fleet } from "./fleet.js";
+import { History } from "./history.js";
+import { Host } from "./host.js";
+import { JobPage } from "./job.js";
+import { connect, isLost, live, onChange, onStream, retry, serverNow, signOut } from "./live.js";
+import { LogPage } from "./log.js";
+import { Command, Component, html, Icon, State, Tick } from "./parts.js";
+import { heardEnd, spoken, stopCommand } from "./stop.js";
+import { clock, duration, nameOf, stateOf } from "./words.js";
+import { render } from "./vendor/preact.mjs";
+
+const SCREENS = { "": Fleet, job: JobPage, log: LogPage, history: History, feed: Feed, host: Host };
+const NAV = [["", "Fleet"], ["history", "History"], ["feed", "Feed"], ["host", "Host"]];
+const KEYS = {
+  fleet: [["j k", "next, previous job"], ["g G", "first, last"], ["Enter", "open"], ["Space", "mark"], ["Shift+Space", "mark up to here"], ["x", "stop"], ["Shift+X", "kill now, asks once"], ["l t e", "log, tree, events"], ["d", "density"], ["Esc", "clear the marks"]],
+  job: [["x", "stop; again while it stops: kill now"], ["Shift+X", "kill now, asks once"], ["r", "restart, asks once"], ["l", "log"], ["c", "copy the command that stops it"], ["Esc", "back"]],
+  log: [["/", "search the whole log"], ["n N", "next, previous hit"], ["t", "go to a time"], ["f", "follow"], ["w", "wrap"], ["y", "copy link to line"], ["g G", "top, end"], ["x", "stop the job"], ["Esc", "back"]],
+};
+const ALL = [["/", "filter"], ["Ctrl+K", "jump to a job"], ["?", "keys of this view"]];
+
+const isField = (node) => node.closest?.("input,select,textarea");
+
+class App extends Component {
+  state = { route: parseRoute(location.hash) };
+  keys = {};
+
+  componentDidMount() {
+    addEventListener("hashchange", () => (location.hash.startsWith("#code=") ? login() : this.setState({ route: parseRoute(location.hash), menu: false, jump: undefined })));
+    addEventListener("keydown", (event) => this.press(event));
+    onChange(() => this.setState({}));
+    onStream(({ event, data }) => event === "job" && data.state === "ended" && heardEnd(data));
+    // Ages grow also while nothing is heard.
+    setInterval(() => this.setState({}), 5000);
+  }
+
+  press(event) {
+    const { key, ctrlKey, metaKey, altKey, shiftKey, target } = event;
+    const search = () => document.querySelector(".logbar input, .top input");
+    if ((ctrlKey || metaKey) && key === "k") {
+      event.preventDefault();
+      document.querySelector(".top input")?.focus();
+    } else if (ctrlKey || metaKey || altKey) return;
+    else if (key === "Escape" && (this.state.help || this.state.menu)) this.setState({ help: false, menu: false });
+    else if (isField(target)) key === "Escape" && target.blur();
+    else if (key === "/") {
+      event.preventDefault();
+      search()?.focus();
+    } else if (key === "?") this.setState({ help: !this.state.help });
+    else if ((key === "Enter" || key === " ") && target.closest("button,a")) return;
+    else {
+      const act = this.keys[shiftKey && key === " " ? "Shift+ " : key];
+      if (!act) return;
+      event.preventDefault();
+      act();
+    }
+  }
+
+  /** Changes the query of this screen, without a step in the history of the browser. */
+  set = (values) => {
+    const { path, query } = this.state.route;
+    const next = route(path, { ...query, ...values });
+    history.replaceState(null, "", next);
+    this.setState({ route: parseRoute(next) });
+  };
+
+  bind = (keys) => {
+    this.keys = keys;
+  };
+
+  render(_, { route: at, help, menu }) {
+    if (live.over) return html`<${Signed} />`;
+    const screen = SCREENS[at.path[0] ?? ""] ? at.path[0] ?? "" : "";
+    const Screen = SCREENS[screen];
+    document.title = `${screen === "job" || screen === "log" ? nameOf(live.jobs.get(at.path[1]) ?? { id: at.path[1] }) : NAV.find(([key]) => key === screen)?.[1]} - quell`;
+    const link = ([key, word]) => html`<a key=${key} href=${`#/${key}`} aria-current=${(screen === "job" || screen === "log" ? "" : screen) === key ? "page" : undefined}>${word}</a>`;
+    return html`<header class="top"><a class="mark" href="#/"><i></i>quell</a><nav class="nav only-l" aria-label="Screens">${NAV.map(link)}</nav>
+<${Jump} value=${screen === "" ? at.query.q : undefined} set=${screen === "" ? this.set : undefined} /><${Conn} />
+<span class="muted only-l">${live.server?.host}</span><button class="btn btn-q only-l" aria-label="Keys of this view" onClick=${() => this.setState({ help: !help })}><kbd>?</kbd> Keys</button>
+<button class="btn btn-q only-s" aria-label="Menu" aria-expanded=${String(!!menu)} onClick=${() => this.setState({ menu: !menu })}><${Icon} id="menu" /></button></header>
+${menu && html`<nav class="sheetmenu only-s" aria-label="Screens">${NAV.map(link)}<button class="btn btn-q" onClick=${signOutHere}>Sign out</button></nav>`}
+<${Banner} job=${live.jobs.get(at.path[1])} /><${Screen} key=${`${screen}/${at.path[1]}`} id=${at.path[1]} query=${at.query} set=${this.set} bind=${this.bind} />
+<div class="sr" role="status" aria-live="polite">${spoken.text}</div>${help && html`<${Keys} view=${screen || "fleet"} close=${() => this.setState({ help: false })} />`}`;
+  }
+}
+
+/** The field that filters the fleet; on other screens it jumps to a job. */
+class Jump extends Component {
+  state = { text: "" };
+
+  render({ value, set }, { text, open, at = 0 }) {
+    const shown = value ?? text;
+    const found = !set && open && shown ? [...live.jobs.values()].filter(filter(shown)).slice(0, 8) : [];
+    const pick = (job) => {
+      this.setState({ text: "", open: false });
+      go(`#/job/${job.id}`);
+    };
+    const keydown = (event) => {
+      if (event.key === "Enter" && set) {
+        const only = [...document.querySelectorAll(".job")];
+        if (only.length === 1) go(`#/job/${only[0].id.slice(2)}`);
+        else only[0]?.focus();
+      } else if (event.key === "Enter" && found[at]) pick(found[at]);
+      else if (event.key === "ArrowDown" || event.key === "ArrowUp") {
+        event.preventDefault();
+        this.setState({ at: Math.max(0, Math.min(found.length - 1, at + (event.key === "ArrowDown" ? 1 : -1))) });
+      }
+    };
+    return html`<div class="field only-l jump" role="search"><${Icon} id="eye" /><input class="grow" type="search" aria-label="Filter jobs, or jump to one" placeholder="Filter jobs, or jump to one" title="Words, state:running, session:x, team=x, cpu>50, mem>1G, -word" value=${shown ?? ""} onKeyDown=${keydown} onFocus=${() => this.setState({ open: true })} onBlur=${() => setTimeout(() => this.setState({ open: false }), 150)} onInput=${(event) => (set ? set({ q: event.target.value }) : this.setState({ text: event.target.value, at: 0 }))} /><kbd>/</kbd>
+${found.length > 0 && html`<ul class="found">${found.map((job, i) => html`<li key=${job.id}><a class=${i === at ? "on" : ""} href=${`#/job/${job.id}`} onClick=${() => pick(job)}><${State} of=${stateOf(job)} /> <b>${nameOf(job)}</b> <span class="muted">${job.session}</span></a></li>`)}</ul>`}</div>`;
+  }
+}
+
+const Conn = () => html`<${Tick} every=${500}>${() => {
+  const age = live.heard ? (Date.now() - live.heard) / 1000 : undefined;
+  const lost = isLost();
+  const word = lost ? "No connection" : live.conn.kind === "connecting" ? "Connecting" : "Live";
+  return html`<span class="conn" title="Age of the newest data"><${Icon} id=${lost ? "off" : word === "Live" ? "running" : "starting"} class=${word === "Live" ? "ok" : lost ? "" : "act"} /><span class=${lost ? "strong" : ""}>${word}</span>${age !== undefined && html`<span class="muted">${duration(age)}</span>`}</span>`;
+}}<//>`;
+
+function Banner({ job }) {
+  const full = live.server?.problem;
+  if (!isLost()) return full ? html`<div class="banner bad" role="alert"><${Icon} id="alive" /><span class="grow">${full}</span></div>` : null;
+  const first = job ?? [...live.jobs.values()].find((one) => one.state !== "ended");
+  return html`<div class="banner" role="alert"><${Icon} id="off" /><div class="grow"><${Tick}>${() => html`<span><b>No connection to quell serve for ${duration((Date.now() - live.conn.since) / 1000)}.</b> Your jobs run on without it. What you see is from ${clock(live.heard ?? live.conn.since)}, and Stop here would not be heard.</span>`}<//>
+<div class="cmds">${first && html`<span class="soft">Stop one job</span><${Command} text=${stopCommand(first)} />`}${first?.session && html`<span class="soft">Stop a session</span><${Command} text=${`quell stop --session ${first.session}`} />`}<span class="soft">Bring this page back</span><${Command} text="quell serve" /></div></div>
+<${Tick}>${() => html`<span class="muted">${live.conn.retry > Date.now() ? `Next try in ${Math.ceil((live.conn.retry - Date.now()) / 1000)} s` : "Trying"}</span>`}<//><button class="btn" onClick=${retry}>Try now</button></div>`;
+}
+
+class Keys extends Component {
+  componentDidMount() {
+    this.base.focus();
+  }
+
+  render({ view, close }) {
+    const row = ([keys, does]) => html`<div><dt>${keys.split(" ").map((key) => html`<kbd>${key}</kbd> `)}</dt><dd>${does}</dd></div>`;
+    return html`<section class="card keys" role="dialog" aria-label="Keys of this view" tabIndex="-1"><header><h2>Keys of this view</h2><span class="grow"></span><button class="btn btn-q" onClick=${close}>Close <kbd>Esc</kbd></button></header><dl>${[...(KEYS[view] ?? []), ...ALL].map(row)}</dl></section>`;
+  }
+}
+
+const Signed = () => html`<main class="wrap center"><section class="card empty"><span class="mark"><i></i>quell</span><h1>${live.over}</h1><p>Your jobs run on. This page needs a new link, which works once:</p><${Command} text="quell serve --url" /><p class="muted">Or open it here: <code>quell serve --open</code></p></section></main>`;
+
+function signOutHere() {
+  signOut();
+  over("Signed out");
+}
+
+function over(why) {
+  setToken(undefined);
+  live.over = why;
+  draw();
+}
+
+session.over = () => over("Your session has ended");
+
+/** Exchanges the code of the address for a token. The code works once; it leaves the address at once. */
+async function login() {
+  const code = location.hash.slice("#code=".length);
+  history.replaceState(null, "", location.pathname + "#/");
+  try {
+    const answer = await api("POST", "/v1/login", { code: decodeURIComponent(code) });
+    setToken(answer.token);
+    live.over = false;
+    connect();
+    draw();
+  } catch (error) {
+    over(error.status === 0 ? error.message : "This link was used already, or is too old");
+  }
+}
+
+const draw = () => render(html`<${App} />`, document.getElementById("app"));
+
+async function main() {
+  if (location.hash.startsWith("#code=")) return login();
+  connect();
+  if (getToken()) return draw();
+  // Another tab may have a token: it answers at once, if there is one.
+  draw();
+  setTimeout(() => getToken() || over("Signed out"), 700);
+}
+
+main();
