@@ -30,7 +30,7 @@ class App extends Component {
   keys = {};
 
   componentDidMount() {
-    addEventListener("hashchange", () => (location.hash.startsWith("#code=") ? login() : this.setState({ route: parseRoute(location.hash), menu: false, jump: undefined })));
+    addEventListener("hashchange", () => (location.hash.startsWith("#code=") ? login(this.state.route) : this.setState({ route: parseRoute(location.hash), menu: false })));
     addEventListener("keydown", (event) => this.press(event));
     onChange(() => this.setState({}));
     onStream(({ event, data }) => event === "job" && data.state === "ended" && heardEnd(data));
@@ -73,18 +73,19 @@ class App extends Component {
   };
 
   render(_, { route: at, help, menu }) {
-    if (live.over) return html`<${Signed} />`;
+    if (live.over && !live.keep) return html`<${Signed} />`;
     const screen = SCREENS[at.path[0] ?? ""] ? at.path[0] ?? "" : "";
     const Screen = SCREENS[screen];
     document.title = `${screen === "job" || screen === "log" ? nameOf(live.jobs.get(at.path[1]) ?? { id: at.path[1] }) : NAV.find(([key]) => key === screen)?.[1]} - quell`;
     const link = ([key, word]) => html`<a key=${key} href=${`#/${key}`} aria-current=${(screen === "job" || screen === "log" ? "" : screen) === key ? "page" : undefined}>${word}</a>`;
-    return html`<header class="top"><a class="mark" href="#/"><i></i>quell</a><nav class="nav only-l" aria-label="Screens">${NAV.map(link)}</nav>
+    // What was on the screen stays there, out of sight: with a new session it goes on where it was.
+    return html`${live.over && html`<${Signed} />`}<div hidden=${!!live.over}><header class="top"><a class="mark" href="#/"><i></i>quell</a><nav class="nav only-l" aria-label="Screens">${NAV.map(link)}</nav>
 <${Jump} value=${screen === "" ? at.query.q : undefined} set=${screen === "" ? this.set : undefined} /><${Conn} />
 <span class="muted only-l">${live.server?.host}</span><button class="btn btn-q only-l" aria-label="Keys of this view" onClick=${() => this.setState({ help: !help })}><kbd>?</kbd> Keys</button>
 <button class="btn btn-q only-s" aria-label="Menu" aria-expanded=${String(!!menu)} onClick=${() => this.setState({ menu: !menu })}><${Icon} id="menu" /></button></header>
 ${menu && html`<nav class="sheetmenu only-s" aria-label="Screens">${NAV.map(link)}<button class="btn btn-q" onClick=${signOutHere}>Sign out</button></nav>`}
 <${Banner} job=${live.jobs.get(at.path[1])} /><${Screen} key=${`${screen}/${at.path[1]}`} id=${at.path[1]} query=${at.query} set=${this.set} bind=${this.bind} />
-<div class="sr" role="status" aria-live="polite">${spoken.text}</div>${help && html`<${Keys} view=${screen || "fleet"} close=${() => this.setState({ help: false })} />`}`;
+<div class="sr" role="status" aria-live="polite">${spoken.text}</div>${help && html`<${Keys} view=${screen || "fleet"} close=${() => this.setState({ help: false })} />`}</div>`;
   }
 }
 
@@ -146,21 +147,23 @@ const Signed = () => html`<main class="wrap center"><section class="card empty">
 
 function signOutHere() {
   signOut();
+  live.jobs.clear();
   over("Signed out");
 }
 
-function over(why) {
+function over(why, keep = false) {
   setToken(undefined);
   live.over = why;
+  live.keep = keep;
   draw();
 }
 
-session.over = () => over("Your session has ended");
+session.over = () => live.over || over("Your session has ended", live.listed);
 
 /** Exchanges the code of the address for a token. The code works once; it leaves the address at once. */
-async function login() {
+async function login(back = { path: [] }) {
   const code = location.hash.slice("#code=".length);
-  history.replaceState(null, "", location.pathname + "#/");
+  history.replaceState(null, "", location.pathname + route(back.path, back.query));
   try {
     const answer = await api("POST", "/v1/login", { code: decodeURIComponent(code) });
     setToken(answer.token);
@@ -168,7 +171,7 @@ async function login() {
     connect();
     draw();
   } catch (error) {
-    over(error.status === 0 ? error.message : "This link was used already, or is too old");
+    over(error.status === 0 ? error.message : "This link was used already, or is too old", live.keep);
   }
 }
 

@@ -218,8 +218,8 @@ class Bar extends Component {
     }
     return html`<div class="bar" role="region" aria-label="Marked jobs"><span class="flex"><span><b class="strong">${ids.length} marked</b> <span class="muted">fixed at ${clock(markedAt)}</span></span></span><span class="names only-s">${names}</span>
 <input class="field" aria-label="Reason, for the receipts" placeholder="Reason, for the receipts" value=${reason} onInput=${(event) => this.setState({ reason: event.target.value })} />
-<${Select} label="Grace" value=${grace} pick=${(value) => this.setState({ grace: value })} options=${[["", "their own"], ["1s", "1 s"], ["5s", "5 s"], ["30s", "30 s"], ["0s", "none, kill"]]} />
+<${Select} label="Grace" value=${grace} pick=${(value) => this.setState({ grace: value })} options=${[["", "their own"], ["1", "1 s"], ["5", "5 s"], ["30", "30 s"], ["0", "none"]]} />
 <button class="btn btn-q" onClick=${clear}>Clear <kbd>Esc</kbd></button>
-<button class="btn btn-p btn-l" title=${names} disabled=${isLost()} onClick=${() => (stopMany(ids, { expect, grace: grace || undefined, reason }), marks.clear(), this.setState({}))}><${Icon} id="stop" />${text}</button></div>`;
+<button class="btn btn-p btn-l" title=${names} disabled=${isLost()} onClick=${() => (stopMany(ids, { expect, grace: grace === "" ? undefined : Number(grace), reason }), marks.clear(), this.setState({}))}><${Icon} id="stop" />${text}</button></div>`;
   }
 }

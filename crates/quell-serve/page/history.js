@@ -9,10 +9,11 @@ const RANGES = [["1d", "24 h"], ["7d", "7 days"], ["30d", "30 days"]];
 /** A rate of fewer stops than this says nothing. */
 const ENOUGH = 10;
 
+/** The begin of a step: in UTC, as the server counts. */
 const day = (start, seconds) => {
   const at = new Date(start);
-  const date = at.toLocaleString("en", { weekday: "short", day: "numeric" });
-  return seconds >= 86400 ? date : `${date} ${String(at.getHours()).padStart(2, "0")}:00`;
+  const date = `${at.toLocaleString("en", { weekday: "short", timeZone: "UTC" })} ${at.getUTCDate()}`;
+  return seconds >= 86400 ? date : `${String(at.getUTCHours()).padStart(2, "0")}:00`;
 };
 
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -82,9 +83,9 @@ class Chart extends Component {
       height: 180,
       legend: { show: false },
       cursor: { drag: { x: false, y: false }, points: { show: false } },
-      scales: { x: { time: true, range: (_, min, max) => [min - step / 2, max + step / 2] }, y: { range: (_, __, max) => [0, Math.max(top ?? 1, max * 1.12, limit ?? 0)] } },
-      axes: [{ ...axis, grid: { show: false }, space: 90, values: (_, splits) => splits.map((at) => day(at * 1000, times.length * step > 172800 ? 86400 : 3600)) }, { ...axis, size: 48, values: (_, splits) => splits.map((v) => (format ? format(v) : Number.isInteger(v) ? count(v) : "")) }],
-      series: [{}, ...series.map((one) => ({ label: one.label, stroke: color(one.token), fill: one.bars ? color(one.token) : undefined, width: one.bars ? 0 : 1.75, dash: one.dash, paths: bars(one) || undefined, points: { show: !one.bars && times.length < 3 }, spanGaps: false }))],
+      scales: { x: { time: false, range: () => [times[0] - step / 2, times.at(-1) + step / 2] }, y: { range: (_, __, max) => [0, Math.max(top ?? 1, max * 1.12, limit ?? 0)] } },
+      axes: [{ ...axis, grid: { show: false }, splits: () => times.filter((_, i) => i % Math.ceil((times.length * 90) / this.box.clientWidth) === 0), values: (_, splits) => splits.map((at) => day(at * 1000, step)) }, { ...axis, size: 48, values: (_, splits) => splits.map((v) => (format ? format(v) : Number.isInteger(v) ? count(v) : "")) }],
+      series: [{}, ...series.map((one) => ({ label: one.label, stroke: color(one.token), fill: one.bars ? color(one.token) : undefined, width: one.bars ? 0 : 1.75, dash: one.dash, paths: bars(one) || undefined, points: { show: !one.bars, size: 5, fill: color(one.token) }, spanGaps: false }))],
       hooks: { draw: [(plot) => this.labels(plot, ink, line, font)] },
     };
     this.plot = new UPlot(options, [times, ...series.map((one) => one.values)], this.box);
@@ -127,6 +128,20 @@ ${table ? html`<div class="scroll" tabIndex="0" role="region" aria-label=${title
   }
 }
 
+/** Steps in which nothing ended are steps too: the time goes on evenly, for all of the days that were asked for. */
+export function filled(buckets, days) {
+  const last = buckets.at(-1);
+  if (!last) return [];
+  const found = new Map(buckets.map((bucket) => [Date.parse(bucket.start), bucket]));
+  const empty = { seconds: last.seconds, jobs: 0, stopped: 0, killed: 0, leaks: 0, timeouts: 0, not_proven: 0 };
+  const size = last.seconds * 1000;
+  const end = Math.max(Date.parse(last.start), Math.floor(Date.now() / size) * size);
+  const from = Math.min(Date.parse(buckets[0].start), Date.parse(last.start) - Math.floor((Date.parse(last.start) - (end - days * 86400000)) / size) * size + size);
+  const out = [];
+  for (let at = from; at <= end; at += size) out.push(found.get(at) ?? { ...empty, start: new Date(at).toISOString() });
+  return out;
+}
+
 /** The kill rate over the 24 hours before the end of each step; a gap where there were too few stops. */
 export function rates(buckets) {
   return buckets.map((bucket, i) => {
@@ -151,13 +166,13 @@ export class History extends Component {
     const of = query({ since: range, tag: at.tag, by: range === "1d" ? "hour" : "day" });
     const tags = [...new Set([...live.jobs.values()].flatMap((job) => Object.entries(job.tags ?? {}).map(([key, value]) => `${key}=${value}`)))].slice(0, 50);
     if (at.tag && !tags.includes(at.tag)) tags.push(at.tag);
-    return html`<main class="wrap"><div class="head"><h1>History</h1><div class="sums"><${Choice} label="Time" options=${RANGES} value=${range} pick=${(value) => set({ range: value })} /><${Select} label="Tag" value=${at.tag ?? ""} pick=${(tag) => set({ tag })} options=${[["", "all"], ...tags.map((tag) => [tag, tag])]} /></div></div><${Load} of=${of} load=${() => get(`/v1/stats?${of}`, { timeout: 30000 })}>${(stats) => this.stats(stats, of, set)}<//></main>`;
+    return html`<main class="wrap"><div class="head"><h1>History</h1><div class="sums"><${Choice} label="Time" options=${RANGES} value=${range} pick=${(value) => set({ range: value })} /><${Select} label="Tag" value=${at.tag ?? ""} pick=${(tag) => set({ tag })} options=${[["", "all"], ...tags.map((tag) => [tag, tag])]} /></div></div><${Load} of=${of} load=${() => get(`/v1/stats?${of}`, { timeout: 30000 })}>${(stats) => this.stats(stats, of, set, parseInt(range))}<//></main>`;
   }
 
-  stats(stats, of, set) {
+  stats(stats, of, set, days) {
     const kpi = (word, value, note, tone) => html`<div><dt>${word}</dt><dd>${tone ? html`<span class="state bad"><${Icon} id="alive" />${value}</span>` : value}<small>${note}</small></dd></div>`;
     const rate = stats.stopped >= ENOUGH ? percent(stats.killed / stats.stopped, 1) : "–";
-    const buckets = stats.over_time ?? [];
+    const buckets = filled(stats.over_time ?? [], days);
     const times = buckets.map((bucket) => Date.parse(bucket.start) / 1000);
     const step = buckets[0]?.seconds ?? 86400;
     const name = (bucket) => day(bucket.start, bucket.seconds);

@@ -5,6 +5,8 @@ import { SseParser } from "./sse.js";
 
 /** Longer without a byte than the server's keep-alive: the connection is lost. */
 const SILENCE = 20000;
+/** How many logs the server lets one stream follow. */
+const MOST = 16;
 /** A hidden tab may run its timers once a minute only. */
 const FORGET = 150000;
 
@@ -27,6 +29,7 @@ export class Hub {
     if (message.ask) this.post({ status: this.status, token: this.token, to: message.tab });
     if (message.token && message.token !== this.token) {
       this.token = message.token;
+      this.post({ token: this.token });
       this.connect();
     }
     if (message.follow) {
@@ -53,7 +56,10 @@ export class Hub {
   watch() {
     const now = Date.now();
     for (const [id, tab] of this.tabs) if (now - tab.at > FORGET) this.tabs.delete(id);
-    if (this.status.kind === "live" && now - this.heard > SILENCE) this.connect();
+    if (this.status.kind === "live" && now - this.heard > SILENCE) {
+      this.say({ kind: "lost", since: this.heard, retry: now });
+      this.connect();
+    }
   }
 
   /** Begins the stream, again if there is one: where it was, with the logs that tabs follow now. */
@@ -63,7 +69,7 @@ export class Hub {
     this.abort?.abort();
     const abort = (this.abort = new AbortController());
     this.read(abort.signal).catch(() => {}).finally(() => {
-      if (abort.signal.aborted || !this.token) return;
+      if ((abort.signal.aborted && abort.signal.reason !== "late") || !this.token) return;
       const wait = Math.min(8000, 500 * 2 ** this.tries++);
       const since = this.status.kind === "lost" ? this.status.since : this.heard ?? Date.now();
       this.say({ kind: "lost", since, retry: Date.now() + wait });
@@ -74,10 +80,11 @@ export class Hub {
   async read(signal) {
     const wanted = new Set([...this.tabs.values()].flatMap((tab) => [...tab.jobs]));
     for (const job of this.cursors.keys()) if (!wanted.has(job)) this.cursors.delete(job);
-    const logs = [...this.cursors].map(([job, cursor]) => `&logs=${encodeURIComponent(`${job}@${cursor}`)}`).join("");
+    const logs = [...this.cursors].slice(-MOST).map(([job, cursor]) => `&logs=${encodeURIComponent(`${job}@${cursor}`)}`).join("");
     const headers = { Authorization: `Bearer ${this.token}` };
     if (this.last) headers["Last-Event-ID"] = this.last;
-    const limit = setTimeout(() => this.abort.signal === signal && this.abort.abort("late"), SILENCE);
+    const { abort } = this;
+    const limit = setTimeout(() => abort.abort("late"), SILENCE);
     const answer = await fetch(`/v1/stream?events=1&vitals=2s${logs}`, { headers, signal, cache: "no-store", credentials: "omit" }).finally(() =>
       clearTimeout(limit),
     );
@@ -85,6 +92,10 @@ export class Hub {
       this.token = undefined;
       this.say({ kind: "over" });
       return;
+    }
+    if (answer.status >= 400 && answer.status < 500 && answer.status !== 429) {
+      // A job that is followed may be gone: the rest must go on.
+      for (const tab of this.tabs.values()) tab.jobs.clear();
     }
     if (!answer.ok) throw new Error(`status ${answer.status}`);
     const parser = new SseParser();
@@ -106,8 +117,8 @@ export class Hub {
         if ((event.event === "log" || event.event === "cut") && data.cursor) {
           if (this.cursors.has(data.job)) this.cursors.set(data.job, data.cursor);
         }
-        // What was missed can't be sent again, so that its number is of no use.
-        if (event.event === "reset") this.last = undefined;
+        // Where the stream began: what comes after it is missed if it ends before the first event.
+        if ((event.event === "hello" && !this.last) || event.event === "reset") this.last = data.next;
         batch.push({ event: event.event, data, id: event.id });
       }
       this.post({ batch, heard: this.heard });

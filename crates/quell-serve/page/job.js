@@ -84,7 +84,9 @@ export class JobPage extends Component {
     const now = performance.now() / 1000;
     this.setState(({ seen, first }) => {
       const alive = new Set(answer.processes.map((member) => `${member.pid}.${member.start}`));
-      const next = new Map([...seen].map(([key, member]) => [key, alive.has(key) ? member : { ...member, gone: true }]));
+      // Processes come and go; only those that a stop has ended stay in sight.
+      const kept = this.job()?.state === "stopping" ? [...seen] : [...seen].filter(([key]) => alive.has(key));
+      const next = new Map(kept.map(([key, member]) => [key, alive.has(key) ? member : { ...member, gone: true }]));
       for (const member of answer.processes) {
         const key = `${member.pid}.${member.start}`;
         const before = seen.get(key);
@@ -135,15 +137,16 @@ function Processes({ job, seen }) {
   const alive = seen.filter((member) => !member.gone).length;
   const root = seen.find((member) => member.pid === job.root?.pid);
   const pids = new Set(seen.map((member) => member.pid));
+  const sid = root?.sid ?? job.root?.pid;
   const stopping = job.state === "stopping";
   const note = (icon, text, tone = "") => html`<span class=${`note ${tone}`}><${Icon} id=${icon} />${text}</span>`;
   const notes = (member) => [
-    root && member.sid !== root.sid && note("out", "own session"),
+    sid && member.sid !== sid && note("out", "own session"),
     !member.gone && (member.state === "T" || member.state === "stopped") && note("pause", "stopped (T)"),
     !member.gone && member.ignores_term && !stopping && note("deaf", "ignores TERM", "warn"),
     !member.gone && stopping && note("deaf", member.late ? "started after TERM" : "asked, still alive", "warn"),
     root && member.uid !== root.uid && note("deaf", "other user", "bad"),
-    root && member !== root && !pids.has(member.ppid) && note("down", "adopted"),
+    root && !root.gone && member !== root && !pids.has(member.ppid) && note("down", "adopted"),
   ];
   return html`<section class="card"><header><h2>Processes</h2><span class="muted">${seen.length ? `${alive} alive, ${stopping || alive < seen.length ? `${seen.length - alive} gone` : "all would be stopped"}` : ""}</span></header>
 <div class="tree" role="table" aria-label="Processes"><div role="row" class="thead"><span role="columnheader">PID</span><span role="columnheader">Command</span><span role="columnheader" class="num">CPU</span><span role="columnheader" class="num">Memory</span></div>${tree(seen).map(({ member, branch }) => html`<div role="row" key=${`${member.pid}.${member.start}`} class=${member.gone ? "gone" : ""}><span role="cell" class="mono muted">${member.pid}</span><span role="cell" class="who"><span class="br" aria-hidden="true">${branch}</span><code title=${member.command}>${member.command}</code>${notes(member)}</span><span role="cell" class="num">${member.gone ? "" : percent(member.rate)}</span><span role="cell" class="num">${member.gone ? html`<span class="flex muted"><${Icon} id="check" class="i-s" />exited</span>` : bytes(member.memory)}</span></div>`)}${!seen.length && html`<div class="empty slim">${count(0)} processes seen</div>`}</div></section>`;

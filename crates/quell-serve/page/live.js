@@ -16,6 +16,8 @@ export const live = {
   conn: { kind: "connecting", at: Date.now() },
   heard: undefined,
   over: false,
+  /** Whether the screen is kept, out of sight, after the session has ended. */
+  keep: false,
 };
 
 const listeners = new Set();
@@ -57,31 +59,30 @@ const tab = Math.random().toString(36).slice(2);
 const follows = new Map();
 let tell = () => {};
 
+/** A row keeps what came by itself: vitals, and while it stops the deadline. */
+function kept(job, before) {
+  if (!before) return job;
+  return { ...job, vitals: job.vitals ?? before.vitals, stopping: job.state === "stopping" ? job.stopping ?? before.stopping : undefined };
+}
+
 function put(job) {
-  const before = live.jobs.get(job.id);
-  // A row without vitals keeps those that came by themselves.
-  live.jobs.set(job.id, before && !job.vitals ? { ...job, vitals: before.vitals } : job);
+  live.jobs.set(job.id, kept(job, live.jobs.get(job.id)));
   touched.add(job.id);
 }
 
 /** The jobs that changed while a list was on its way: what came by the stream is newer. */
 let touched = new Set();
+/** The run of the server that the rows are of. */
+let epoch;
 
 export async function list() {
   touched = new Set();
   try {
-    const [now, ended] = await Promise.all([get("/v1/jobs?state=live&limit=500"), get("/v1/jobs?state=ended&limit=100")]);
-    let page = now;
-    const rows = [...now.jobs, ...ended.jobs];
-    while (page.more > 0 && page.jobs.length) {
-      page = await get(`/v1/jobs?state=live&limit=500&before=${page.jobs.at(-1).id}`);
-      rows.push(...page.jobs);
-    }
-    const kept = touched;
+    const answer = await get("/v1/jobs?limit=100");
     const old = live.jobs;
-    live.jobs = new Map([...old].filter(([id]) => kept.has(id)));
-    for (const job of rows) if (!kept.has(job.id)) live.jobs.set(job.id, old.get(job.id)?.vitals && !job.vitals ? { ...job, vitals: old.get(job.id).vitals } : job);
-    live.endedMore = ended.more ?? 0;
+    live.jobs = new Map([...old].filter(([id]) => touched.has(id)));
+    for (const job of answer.jobs) if (!touched.has(job.id)) live.jobs.set(job.id, kept(job, old.get(job.id)));
+    live.endedMore = answer.more ?? 0;
     live.listed = true;
     live.error = undefined;
   } catch (error) {
@@ -91,10 +92,18 @@ export async function list() {
 }
 
 function handle({ event, data, id }) {
+  // An older state of a row that has changed since.
+  if (!data) return;
   if (event === "hello") {
-    clockOf.heard(data.now);
-    live.server = { ...live.server, ...data };
+    live.server = { ...live.server, role: data.role };
+    // Another run of the server: what it has is read again.
+    if (data.epoch !== epoch) list();
+    epoch = data.epoch;
   } else if (event === "job") put(data);
+  else if (event === "event" && data.event === "asked" && live.jobs.has(data.job)) {
+    const row = live.jobs.get(data.job);
+    live.jobs.set(data.job, { ...row, stopping: { asked_at: data.time, grace: data.grace, seen: data.members, alive: data.members, ...row.stopping } });
+  }
   else if (event === "vitals") {
     for (const [job, vitals] of Object.entries(data)) {
       const row = live.jobs.get(job);
@@ -118,6 +127,7 @@ function hear(message) {
   }
   if (message.token && !getToken()) {
     setToken(message.token);
+    live.over = false;
     begin();
   }
   if (message.status) {
@@ -126,6 +136,7 @@ function hear(message) {
     if (message.status.kind === "over") session.over();
     // Events may be missing if the server is another one: the list is cheap.
     if (message.status.kind === "live" && (was === "lost" || !live.listed)) begin();
+    changed();
   }
   if (message.heard) live.heard = message.heard;
   for (const event of message.batch ?? []) handle(event);

@@ -113,7 +113,7 @@ export function stateOf(job, now = Date.now()) {
     const left = job.verdict?.count ?? job.survivors?.length;
     if (kind === "survivors") return form([`${left} left alive`, "alive", "bad", "bad"], `not proven dead for ${duration(since)}`);
     if (kind === "unproven") return form(["Not proven", "alive", "bad", "bad"], job.verdict?.why ?? "could not be counted");
-    const note = `${job.cause === "own_exit" ? "" : `${cause(job.cause)}, `}${ago(job.ended ?? job.since, now)}`;
+    const note = `${job.cause === "own_exit" || job.cause === "user" ? "" : `${cause(job.cause)}, `}${ago(job.ended ?? job.since, now)}`;
     if (kind === "killed") return form(ATTENTION.killed, note);
     const end = job.outcome;
     if (end?.kind === "not_started" || job.cause === "start_failed") return form(["Not started", "x", "bad"], end?.reason ?? note);
