@@ -1,20 +1,33 @@
 // The frame of the page: login, routes, the top bar, keys, the banner.
 
 import { api, getToken, session, setToken } from "./api.js";
-import { Feed } from "./feed.js";
 import { filter, go, parseRoute, route } from "./filter.js";
 import { Fleet } from "./fleet.js";
-import { History } from "./history.js";
-import { Host } from "./host.js";
-import { JobPage } from "./job.js";
-import { connect, isLost, live, onChange, onStream, retry, serverNow, signOut } from "./live.js";
-import { LogPage } from "./log.js";
-import { Command, Component, html, Icon, State, Tick } from "./parts.js";
+import { changed, connect, isLost, live, onChange, onStream, retry, serverNow, signOut } from "./live.js";
+import { Command, Component, Ghosts, html, Icon, State, Tick } from "./parts.js";
 import { heardEnd, spoken, stopCommand } from "./stop.js";
 import { clock, duration, nameOf, stateOf } from "./words.js";
 import { render } from "./vendor/preact.mjs";
 
-const SCREENS = { "": Fleet, job: JobPage, log: LogPage, history: History, feed: Feed, host: Host };
+/** The fleet is there at once; the other screens are loaded when they are first opened. */
+const SCREENS = { "": Fleet };
+const LATER = {
+  job: () => import("./job.js").then((file) => file.JobPage),
+  log: () => import("./log.js").then((file) => file.LogPage),
+  history: () => import("./history.js").then((file) => file.History),
+  feed: () => import("./feed.js").then((file) => file.Feed),
+  host: () => import("./host.js").then((file) => file.Host),
+};
+
+/** What is shown until a screen is there, or if it can't be had: then the server is another one, or gone. */
+function Loading({ screen }) {
+  if (!LATER[screen].asked) {
+    LATER[screen].asked = true;
+    LATER[screen]().then((found) => (SCREENS[screen] = found), () => (LATER[screen].failed = true)).then(changed);
+  }
+  return html`<main class="wrap">${LATER[screen].failed ? html`<div class="empty" role="alert"><h2>This screen could not be loaded</h2><p>Load the page again.</p></div>` : html`<${Ghosts} />`}</main>`;
+}
+
 const NAV = [["", "Fleet"], ["history", "History"], ["feed", "Feed"], ["host", "Host"]];
 const KEYS = {
   fleet: [["j k", "next, previous job"], ["g G", "first, last"], ["Enter", "open"], ["Space", "mark"], ["Shift+Space", "mark up to here"], ["x", "stop"], ["Shift+X", "kill now, asks once"], ["l t e", "log, tree, events"], ["d", "density"], ["Esc", "clear the marks"]],
@@ -74,8 +87,8 @@ class App extends Component {
 
   render(_, { route: at, help, menu }) {
     if (live.over && !live.keep) return html`<${Signed} />`;
-    const screen = SCREENS[at.path[0] ?? ""] ? at.path[0] ?? "" : "";
-    const Screen = SCREENS[screen];
+    const screen = LATER[at.path[0]] ? at.path[0] : "";
+    const Screen = SCREENS[screen] ?? Loading;
     document.title = `${screen === "job" || screen === "log" ? nameOf(live.jobs.get(at.path[1]) ?? { id: at.path[1] }) : NAV.find(([key]) => key === screen)?.[1]} - quell`;
     const link = ([key, word]) => html`<a key=${key} href=${`#/${key}`} aria-current=${(screen === "job" || screen === "log" ? "" : screen) === key ? "page" : undefined}>${word}</a>`;
     // What was on the screen stays there, out of sight: with a new session it goes on where it was.
@@ -84,7 +97,7 @@ class App extends Component {
 <span class="muted only-l">${live.server?.host}</span><button class="btn btn-q only-l" aria-label="Keys of this view" onClick=${() => this.setState({ help: !help })}><kbd>?</kbd> Keys</button>
 <button class="btn btn-q only-s" aria-label="Menu" aria-expanded=${String(!!menu)} onClick=${() => this.setState({ menu: !menu })}><${Icon} id="menu" /></button></header>
 ${menu && html`<nav class="sheetmenu only-s" aria-label="Screens">${NAV.map(link)}<button class="btn btn-q" onClick=${signOutHere}>Sign out</button></nav>`}
-<${Banner} job=${live.jobs.get(at.path[1])} /><${Screen} key=${`${screen}/${at.path[1]}`} id=${at.path[1]} query=${at.query} set=${this.set} bind=${this.bind} />
+<${Banner} job=${live.jobs.get(at.path[1])} /><${Screen} key=${`${screen}/${at.path[1]}`} screen=${screen} id=${at.path[1]} query=${at.query} set=${this.set} bind=${this.bind} />
 <div class="sr" role="status" aria-live="polite">${spoken.text}</div>${help && html`<${Keys} view=${screen || "fleet"} close=${() => this.setState({ help: false })} />`}</div>`;
   }
 }

@@ -3,7 +3,7 @@
 import { get, post } from "./api.js";
 import { Timeline } from "./events.js";
 import { go } from "./filter.js";
-import { isLost, live, may, onStream, serverNow } from "./live.js";
+import { asked, foundAlive, isLost, live, may, onStream, serverNow } from "./live.js";
 import { LogView } from "./log.js";
 import { Answer, Component, copy, countdown, Crumb, Ghosts, html, Icon, Problem, Ring, State, StopButton, Tags, Tick } from "./parts.js";
 import { Receipt } from "./receipt.js";
@@ -53,7 +53,11 @@ export class JobPage extends Component {
       if (event === "job" && data.id === this.job()?.id) this.read();
     });
     this.read();
-    get(`/v1/jobs/${this.props.id}/events`).then((events) => this.setState({ events: events.events ?? events }), () => {});
+    get(`/v1/jobs/${this.props.id}/events`).then((events) => {
+      const ask = events.findLast((event) => event.event === "asked");
+      if (ask && this.job()?.state === "stopping") asked(ask);
+      this.setState({ events });
+    }, () => {});
     this.timer = setInterval(() => document.hidden || isLost() || this.job()?.state === "ended" || this.members(), 2000);
   }
 
@@ -82,6 +86,7 @@ export class JobPage extends Component {
     const answer = await get(`/v1/jobs/${this.props.id}/tree`).catch(() => undefined);
     if (!answer) return;
     const now = performance.now() / 1000;
+    foundAlive(answer.id, answer.processes.length);
     this.setState(({ seen, first }) => {
       const alive = new Set(answer.processes.map((member) => `${member.pid}.${member.start}`));
       // Processes come and go; only those that a stop has ended stay in sight.

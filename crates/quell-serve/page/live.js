@@ -70,6 +70,18 @@ function put(job) {
   touched.add(job.id);
 }
 
+/** The event `asked` says when the grace began, for a row that does not have its deadline yet. */
+export function asked({ job, time, grace, members }) {
+  const row = live.jobs.get(job);
+  if (row && row.state !== "ended") live.jobs.set(job, { ...row, stopping: { asked_at: time, grace, seen: members, ...row.stopping } });
+}
+
+/** How many members of a job that stops are alive, as a look at its tree has found. */
+export function foundAlive(id, alive) {
+  const row = live.jobs.get(id);
+  if (row?.stopping) live.jobs.set(id, { ...row, stopping: { ...row.stopping, alive, seen: Math.max(alive, row.stopping.seen ?? 0) } });
+}
+
 /** The jobs that changed while a list was on its way: what came by the stream is newer. */
 let touched = new Set();
 /** The run of the server that the rows are of. */
@@ -100,10 +112,7 @@ function handle({ event, data, id }) {
     if (data.epoch !== epoch) list();
     epoch = data.epoch;
   } else if (event === "job") put(data);
-  else if (event === "event" && data.event === "asked" && live.jobs.has(data.job)) {
-    const row = live.jobs.get(data.job);
-    live.jobs.set(data.job, { ...row, stopping: { asked_at: data.time, grace: data.grace, seen: data.members, alive: data.members, ...row.stopping } });
-  }
+  else if (event === "event" && data.event === "asked") asked(data);
   else if (event === "vitals") {
     for (const [job, vitals] of Object.entries(data)) {
       const row = live.jobs.get(job);

@@ -86,6 +86,15 @@ export class LogView extends Component {
     this.unfollow?.();
     clearInterval(this.timer);
     clearTimeout(this.soon);
+    clearTimeout(this.drawn);
+  }
+
+  /** The first and the last entry that are in sight, by the share of the lines that is above and below. */
+  inSight() {
+    const list = this.state.hits?.entries ?? this.window.entries.slice(this.start, this.start + SHOWN);
+    const { scrollTop = 0, scrollHeight = 1, clientHeight = 1 } = this.box ?? {};
+    const at = (share) => list[Math.max(0, Math.min(list.length - 1, Math.floor(share * list.length)))];
+    return list.length ? [at(scrollTop / scrollHeight), at((scrollTop + clientHeight) / scrollHeight)] : [];
   }
 
   async page(values) {
@@ -180,7 +189,13 @@ export class LogView extends Component {
 
   onScroll = () => {
     const { box, window: { entries } } = this;
-    if (this.state.hits || !box) return;
+    if (!box) return;
+    // The rail shows what is seen.
+    this.drawn ??= setTimeout(() => {
+      this.drawn = undefined;
+      this.setState({});
+    }, 150);
+    if (this.state.hits) return;
     const bottom = box.scrollHeight - box.scrollTop - box.clientHeight < 24;
     const last = this.start + SHOWN >= entries.length;
     if (bottom && last && this.window.atEnd !== this.state.following) {
@@ -323,18 +338,18 @@ ${empty && !error && html`<div class="empty">No output${ended ? "" : " yet"}.</d
 <span class="seg" role="group" aria-label="Lines"><button aria-pressed=${String(!!hits)} disabled=${!this.text} onClick=${() => this.search(this.text)}>${hits?.context ? "Hits, 2 around" : "Hits"}</button><button aria-pressed=${String(!hits)} onClick=${() => { const entry = this.entry(); this.setState({ hits: undefined }, () => entry && hits && this.goTo(entry.time, keyOf(entry))); }}>All lines</button></span>
 <span class="seg" role="group" aria-label="Streams">${["stdout", "stderr"].map((stream) => html`<button key=${stream} aria-pressed=${String(streams[stream])} onClick=${() => flip(stream)}>${stream}</button>`)}</span>
 <form class="field narrow" onSubmit=${(event) => (event.preventDefault(), this.setState({ hits: undefined }), this.goTo(event.target.at.value))}><label for="goto">Go to</label><input id="goto" class="goto" name="at" placeholder="14:06:40" /><kbd>t</kbd></form><span class="seg"><button onClick=${this.keys.g}>Top</button><button onClick=${this.keys.G}>End</button></span></div>
-<div class="logpage">${body}<${Rail} job=${job} entries=${this.window.entries} hits=${hits} pick=${(time) => (this.setState({ hits: undefined }), this.goTo(time))} /></div>
+<div class="logpage">${body}<${Rail} job=${job} entries=${this.window.entries} sight=${this.inSight()} hits=${hits} pick=${(time) => (this.setState({ hits: undefined }), this.goTo(time))} /></div>
 <div class="logfoot"><${Icon} id=${following ? "running" : "pause"} class=${following && !ended ? "ok" : ""} /><span>${ended ? `Ended ${when(job.ended, serverNow())}` : following && !hits ? "Following" : "Follow is off, because you left the end"}</span><span class="grow"></span><button class="btn btn-q only-l" aria-pressed=${String(wrap)} onClick=${this.keys.w}>Wrap <kbd>w</kbd></button><button class="btn btn-q only-l" onClick=${this.keys.y}>Copy link to line <kbd>y</kbd></button><button class=${`btn ${following && !hits ? "" : "btn-p"}`} onClick=${() => this.toggle()}><${Icon} id=${following && !hits ? "pause" : "down"} />${following && !hits ? "Pause" : fresh ? `${count(fresh)} new lines` : "Follow"} <kbd>f</kbd></button></div></main>`;
   }
 }
 
 /** The whole time of the log, with what is seen, the hits and the cuts. A press goes to that time. */
-function Rail({ job, entries, hits, pick }) {
+function Rail({ job, entries, sight, hits, pick }) {
   const begin = Date.parse(job.started ?? job.created);
   const end = Math.max(begin + 1000, job.state === "ended" ? Date.parse(job.ended) : serverNow());
   const y = (time) => 16 + Math.max(0, Math.min(1, (Date.parse(time) - begin) / (end - begin))) * 568;
   const lines = (hits?.entries ?? entries).filter((entry) => entry.time);
-  const [from, to] = lines.length ? [y(lines[0].time), y(lines.at(-1).time)] : [16, 16];
+  const [from, to] = sight.length ? sight.map((entry) => y(entry.time)) : [16, 16];
   const cuts = entries.filter((entry) => entry.kind === "cut");
   const press = (event) => {
     const box = event.currentTarget.getBoundingClientRect();
@@ -342,7 +357,7 @@ function Rail({ job, entries, hits, pick }) {
   };
   const bars = Array.from({ length: 71 }, (_, i) => 16 + i * 8);
   const near = (at) => lines.filter((entry) => Math.abs(y(entry.time) - at) < 4).length;
-  return html`<svg class="rail" viewBox="0 0 92 600" preserveAspectRatio="none" role="img" aria-label=${`The log from ${clock(begin)} to ${clock(end)}; shown: ${lines.length ? `${clock(lines[0].time)} to ${clock(lines.at(-1).time)}` : "nothing"}`} onClick=${press}>${bars.map((at) => html`<rect class="vol" x="8" y=${at} width=${Math.min(34, 3 + Math.sqrt(near(at)) * 4)} height="4" rx="1" />`)}${cuts.map((cut) => html`<rect class="gap" x="6" y=${Math.max(8, y(cut.time) - 24)} width="42" height="24" /><text x="14" y=${y(cut.time) - 8}>cut</text>`)}<rect class="view" x="4" y=${from - 4} width="48" height=${Math.max(8, to - from + 8)} rx="3" />${(hits?.found ?? []).slice(0, HITS).map((entry) => html`<rect class="m" x="40" y=${y(entry.time)} width="10" height="3" />`)}<text x="56" y="20">${clock(begin).slice(0, 5)}</text><text x="56" y=${16 + 284}>${clock((begin + end) / 2).slice(0, 5)}</text><text x="56" y="584">${clock(end).slice(0, 5)}</text></svg>`;
+  return html`<svg class="rail" viewBox="0 0 92 600" preserveAspectRatio="none" role="img" aria-label=${`The log from ${clock(begin)} to ${clock(end)}; shown: ${sight.length ? `${clock(sight[0].time)} to ${clock(sight[1].time)}` : "nothing"}`} onClick=${press}>${bars.map((at) => html`<rect class="vol" x="8" y=${at} width=${Math.min(34, 3 + Math.sqrt(near(at)) * 4)} height="4" rx="1" />`)}${cuts.map((cut) => html`<rect class="gap" x="6" y=${Math.max(8, y(cut.time) - 24)} width="42" height="24" /><text x="14" y=${y(cut.time) - 8}>cut</text>`)}<rect class="view" x="4" y=${from - 4} width="48" height=${Math.max(8, to - from + 8)} rx="3" />${(hits?.found ?? []).slice(0, HITS).map((entry) => html`<rect class="m" x="40" y=${y(entry.time)} width="10" height="3" />`)}<text x="56" y="20">${clock(begin).slice(0, 5)}</text><text x="56" y=${16 + 284}>${clock((begin + end) / 2).slice(0, 5)}</text><text x="56" y="584">${clock(end).slice(0, 5)}</text></svg>`;
 }
 
 /** "14:06:40" on the day of `near`, or any date that the browser reads. */

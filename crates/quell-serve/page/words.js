@@ -127,7 +127,7 @@ export function stateOf(job, now = Date.now()) {
     return form([word, "half", "warn", "warn"], why ?? (alive === undefined ? "its tree is alive" : `${alive} live on`));
   }
   if (job.state === "stopping" && kind !== "stop_overdue") {
-    const { alive, seen } = job.stopping ?? {};
+    const { alive = job.vitals?.processes, seen } = job.stopping ?? {};
     return form(NORMAL.stopping, alive === undefined ? "" : seen ? `${alive} of ${seen} alive` : `${alive} alive`);
   }
   if (ATTENTION[kind]) return form(ATTENTION[kind], why ?? (kind === "lost" ? "its keeper was killed" : duration(since)));
