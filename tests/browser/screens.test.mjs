@@ -50,7 +50,7 @@ test("the stopping job, the bar of marked jobs and the keys have no serious find
   const context = await world.context();
   await context.addInitScript(AXE);
   const page = await world.page(context);
-  await page.getByRole("button", { name: /^Stop \d jobs of fix-flaky/ }).click();
+  await page.getByRole("button", { name: /^Stop \d jobs? of fix-flaky/ }).click();
   await page.locator(".bar .btn-p").waitFor();
   await page.keyboard.press("?");
   await page.getByRole("dialog").waitFor();

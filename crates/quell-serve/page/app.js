@@ -94,7 +94,7 @@ class App extends Component {
     // What was on the screen stays there, out of sight: with a new session it goes on where it was.
     return html`${live.over && html`<${Signed} />`}<div hidden=${!!live.over}><header class="top"><a class="mark" href="#/"><i></i>quell</a><nav class="nav only-l" aria-label="Screens">${NAV.map(link)}</nav>
 <${Jump} value=${screen === "" ? at.query.q : undefined} set=${screen === "" ? this.set : undefined} /><${Conn} />
-<span class="muted only-l">${live.server?.host}</span><button class="btn btn-q only-l" aria-label="Keys of this view" onClick=${() => this.setState({ help: !help })}><kbd>?</kbd> Keys</button>
+<span class="muted only-l">${live.server?.host}</span><button class="btn btn-q only-l" aria-label="Keys of this view" onClick=${() => this.setState({ help: !help })}><kbd aria-hidden="true">?</kbd> Keys</button>
 <button class="btn btn-q only-s" aria-label="Menu" aria-expanded=${String(!!menu)} onClick=${() => this.setState({ menu: !menu })}><${Icon} id="menu" /></button></header>
 ${menu && html`<nav class="sheetmenu only-s" aria-label="Screens">${NAV.map(link)}<button class="btn btn-q" onClick=${signOutHere}>Sign out</button></nav>`}
 <${Banner} job=${live.jobs.get(at.path[1])} /><${Screen} key=${`${screen}/${at.path[1]}`} screen=${screen} id=${at.path[1]} query=${at.query} set=${this.set} bind=${this.bind} />
@@ -124,7 +124,7 @@ class Jump extends Component {
         this.setState({ at: Math.max(0, Math.min(found.length - 1, at + (event.key === "ArrowDown" ? 1 : -1))) });
       }
     };
-    return html`<div class="field only-l jump" role="search"><${Icon} id="eye" /><input class="grow" type="search" aria-label="Filter jobs, or jump to one" placeholder="Filter jobs, or jump to one" title="Words, state:running, session:x, team=x, cpu>50, mem>1G, -word" value=${shown ?? ""} onKeyDown=${keydown} onFocus=${() => this.setState({ open: true })} onBlur=${() => setTimeout(() => this.setState({ open: false }), 150)} onInput=${(event) => (set ? set({ q: event.target.value }) : this.setState({ text: event.target.value, at: 0 }))} /><kbd>/</kbd>
+    return html`<div class="field only-l jump" role="search" aria-label="Jobs"><${Icon} id="eye" /><input class="grow" type="search" aria-label="Filter jobs, or jump to one" placeholder="Filter jobs, or jump to one" title="Words, state:running, session:x, team=x, cpu>50, mem>1G, -word" value=${shown ?? ""} onKeyDown=${keydown} onFocus=${() => this.setState({ open: true })} onBlur=${() => setTimeout(() => this.setState({ open: false }), 150)} onInput=${(event) => (set ? set({ q: event.target.value }) : this.setState({ text: event.target.value, at: 0 }))} /><kbd aria-hidden="true">/</kbd>
 ${found.length > 0 && html`<ul class="found">${found.map((job, i) => html`<li key=${job.id}><a class=${i === at ? "on" : ""} href=${`#/job/${job.id}`} onClick=${() => pick(job)}><${State} of=${stateOf(job)} /> <b>${nameOf(job)}</b> <span class="muted">${job.session}</span></a></li>`)}</ul>`}</div>`;
   }
 }
@@ -152,7 +152,7 @@ class Keys extends Component {
 
   render({ view, close }) {
     const row = ([keys, does]) => html`<div><dt>${keys.split(" ").map((key) => html`<kbd>${key}</kbd> `)}</dt><dd>${does}</dd></div>`;
-    return html`<section class="card keys" role="dialog" aria-label="Keys of this view" tabIndex="-1"><header><h2>Keys of this view</h2><span class="grow"></span><button class="btn btn-q" onClick=${close}>Close <kbd>Esc</kbd></button></header><dl>${[...(KEYS[view] ?? []), ...ALL].map(row)}</dl></section>`;
+    return html`<section class="card keys" role="dialog" aria-label="Keys of this view" tabIndex="-1"><header><h2>Keys of this view</h2><span class="grow"></span><button class="btn btn-q" onClick=${close}>Close <kbd aria-hidden="true">Esc</kbd></button></header><dl>${[...(KEYS[view] ?? []), ...ALL].map(row)}</dl></section>`;
   }
 }
 
@@ -188,7 +188,9 @@ async function login(back = { path: [] }) {
   }
 }
 
-const draw = () => render(html`<${App} />`, document.getElementById("app"));
+const place = document.getElementById("app");
+place.replaceChildren();
+const draw = () => render(html`<${App} />`, place);
 
 async function main() {
   if (location.hash.startsWith("#code=")) return login();

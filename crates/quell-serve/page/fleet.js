@@ -187,13 +187,13 @@ ${live.listed && !shown.length && html`<div class="empty">${all.length && (query
     }
     const hidden = closed.has(part.key);
     const { processes, memory } = sums(part.all);
-    const live_ = part.all.filter((job) => job.state !== "ended");
+    const running = part.all.filter((job) => job.state !== "ended");
     const toggle = () => this.setState({ closed: new Set(hidden ? [...closed].filter((key) => key !== part.key) : [...closed, part.key]) });
     const owners = new Set(part.all.map(ownerOf));
     const facts = [plural(part.all.length, "job"), processes === undefined ? "" : plural(processes, "process"), memory === undefined || urgent ? "" : bytes(memory)];
     return html`<tbody role="rowgroup" key=${part.key}><tr class="grp" role="row"><th colspan="10" role="gridcell"><span class="flex"><button class="btn btn-q fold" aria-expanded=${String(!hidden)} aria-label=${`Show ${urgent ? "needs attention" : part.name || "other jobs"}`} onClick=${toggle}><${Icon} id=${hidden ? "right" : "down"} /></button>
 ${urgent ? html`<${Icon} id="alive" class=${severity(part.jobs[0]) < 9 ? "bad" : "warn"} /><b>Needs attention</b>` : html`${part.name && html`<span class="muted">${part.by.replace("tag ", "")}</span>`}<b>${part.name || (part.by === "none" ? "All jobs" : `No ${part.by.replace("tag ", "")}`)}</b>${owners.size === 1 && part.by !== "owner" && [...owners][0] && html`<span class="muted only-l">owner ${[...owners][0]}</span>`}`}
-<span class="grow"></span><span class="muted only-l">${facts.filter(Boolean).join(", ")}</span>${!urgent && part.name && live_.length > 0 && may("stop") && !lost && html`<button class="btn btn-q" aria-label=${`Stop ${live_.length} jobs of ${part.name}`} onClick=${() => (marks.clear(), mark(live_.map((job) => job.id), true), this.setState({}))}><${Icon} id="stop" />Stop ${plural(live_.length, "job")}</button>`}</span></th></tr>
+<span class="grow"></span><span class="muted only-l">${facts.filter(Boolean).join(", ")}</span>${!urgent && part.name && running.length > 0 && may("stop") && !lost && html`<button class="btn btn-q" aria-label=${`Stop ${plural(running.length, "job")} of ${part.name}`} onClick=${() => (marks.clear(), mark(running.map((job) => job.id), true), this.setState({}))}><${Icon} id="stop" />Stop ${plural(running.length, "job")}</button>`}</span></th></tr>
 ${!hidden && part.jobs.map((job) => html`<${Row} key=${job.id} job=${job} marked=${marks.has(job.id)} beat=${beat} open=${open === job.id} current=${now === job.id} lost=${lost} ask=${asks.get(job.id)} step=${asks.get(job.id)?.step} pick=${this.pick} />`)}</tbody>`;
   }
 }
@@ -219,7 +219,7 @@ class Bar extends Component {
     return html`<div class="bar" role="region" aria-label="Marked jobs"><span class="flex"><span><b class="strong">${ids.length} marked</b> <span class="muted">fixed at ${clock(markedAt)}</span></span></span><span class="names only-s">${names}</span>
 <input class="field" aria-label="Reason, for the receipts" placeholder="Reason, for the receipts" value=${reason} onInput=${(event) => this.setState({ reason: event.target.value })} />
 <${Select} label="Grace" value=${grace} pick=${(value) => this.setState({ grace: value })} options=${[["", "their own"], ["1", "1 s"], ["5", "5 s"], ["30", "30 s"], ["0", "none"]]} />
-<button class="btn btn-q" onClick=${clear}>Clear <kbd>Esc</kbd></button>
+<button class="btn btn-q" onClick=${clear}>Clear <kbd aria-hidden="true">Esc</kbd></button>
 <button class="btn btn-p btn-l" title=${names} disabled=${isLost()} onClick=${() => (stopMany(ids, { expect, grace: grace === "" ? undefined : Number(grace), reason }), marks.clear(), this.setState({}))}><${Icon} id="stop" />${text}</button></div>`;
   }
 }

@@ -47,7 +47,7 @@ function uplot() {
 class Chart extends Component {
   componentDidMount() {
     this.draw();
-    this.watch = new ResizeObserver(() => this.plot?.setSize({ width: this.box.clientWidth, height: 180 }));
+    this.watch = new ResizeObserver(() => this.plot?.setSize({ width: this.box.clientWidth - 24, height: 180 }));
     this.watch.observe(this.box);
     this.theme = matchMedia("(prefers-color-scheme: dark)");
     this.redraw = () => this.draw();
@@ -79,12 +79,12 @@ class Chart extends Component {
     const axis = { stroke: ink, font, grid: { stroke: line, width: 1 }, ticks: { show: false } };
     const bars = (one) => one.bars && UPlot.paths.bars({ size: [0.76, 48] });
     const options = {
-      width: this.box.clientWidth,
+      width: this.box.clientWidth - 24,
       height: 180,
       legend: { show: false },
       cursor: { drag: { x: false, y: false }, points: { show: false } },
       scales: { x: { time: false, range: () => [times[0] - step / 2, times.at(-1) + step / 2] }, y: { range: (_, __, max) => [0, Math.max(top ?? 1, max * 1.12, limit ?? 0)] } },
-      axes: [{ ...axis, grid: { show: false }, splits: () => times.filter((_, i) => i % Math.ceil((times.length * 90) / this.box.clientWidth) === 0), values: (_, splits) => splits.map((at) => day(at * 1000, step)) }, { ...axis, size: 48, values: (_, splits) => splits.map((v) => (format ? format(v) : Number.isInteger(v) ? count(v) : "")) }],
+      axes: [{ ...axis, grid: { show: false }, splits: () => times.filter((_, i) => i % Math.ceil((times.length * 90) / (this.box.clientWidth - 100)) === 0), values: (_, splits) => splits.map((at) => day(at * 1000, step)) }, { ...axis, size: 48, values: (_, splits) => splits.map((v) => (format ? format(v) : Number.isInteger(v) ? count(v) : "")) }],
       series: [{}, ...series.map((one) => ({ label: one.label, stroke: color(one.token), fill: one.bars ? color(one.token) : undefined, width: one.bars ? 0 : 1.75, dash: one.dash, paths: bars(one) || undefined, points: { show: !one.bars, size: 5, fill: color(one.token) }, spanGaps: false }))],
       hooks: { draw: [(plot) => this.labels(plot, ink, line, font)] },
     };

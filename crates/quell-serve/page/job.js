@@ -113,8 +113,8 @@ export class JobPage extends Component {
     return html`<main class=${`wrap ${isLost() ? "stale" : ""}`}><${Crumb} job=${job} />
 <div class="jobhead"><div class="grow"><div class="title"><h1>${nameOf(job)}</h1><${State} chip of=${stateOf(job, serverNow())} /><${Tags} job=${job} /><span class="mono muted">${shortId(job.id)}</span><span class="muted">${ended ? "ran " : ""}${span(ran)}, run ${job.run}</span></div>
 <div class="cut">${job.state === "stopping" ? html`<${Stopping} job=${job} events=${events} />` : html`<code class="soft" title=${commandOf(job)}>${commandOf(job)}</code>`}</div></div>
-<div class="acts"><${Clock} job=${job} />${ended && html`<a class="btn btn-l" href=${`#/log/${job.id}`}>Log ${lines !== undefined && html`<span class="muted">${plural(lines, "line")}</span>`} <kbd>l</kbd></a>`}
-${may("operate") && job.mode !== "run" && html`<button class="btn btn-l" disabled=${job.state === "stopping" || isLost()} onClick=${() => restart(job)}><${Icon} id="restart" />Restart <kbd>r</kbd></button>`}
+<div class="acts"><${Clock} job=${job} />${ended && html`<a class="btn btn-l" href=${`#/log/${job.id}`}>Log ${lines !== undefined && html`<span class="muted">${plural(lines, "line")}</span>`} <kbd aria-hidden="true">l</kbd></a>`}
+${may("operate") && job.mode !== "run" && html`<button class="btn btn-l" disabled=${job.state === "stopping" || isLost()} onClick=${() => restart(job)}><${Icon} id="restart" />Restart <kbd aria-hidden="true">r</kbd></button>`}
 ${may("stop") && phase(job, asks.get(job.id), serverNow()).step === "ready" && !isLost() && html`<button class="btn btn-l btn-ko" onClick=${this.keys.X}>Kill now</button>`}<${StopButton} job=${job} large tab /></div></div>
 <${Answer} job=${job} />
 ${ended ? (receipt ? html`<${Receipt} receipt=${receipt} job=${job} />` : error ? html`<${Problem} error=${error} />` : html`<${Ghosts} />`) : ""}

@@ -51,7 +51,7 @@ export class Load extends Component {
   }
 }
 
-export const Ghosts = () => html`<div class="ghosts" aria-label="reading">${[60, 85, 40].map((w) => html`<span class=${`ghost w${w}`} />`)}</div>`;
+export const Ghosts = () => html`<div class="ghosts" role="status"><span class="sr">reading</span>${[60, 85, 40].map((w) => html`<span class=${`ghost w${w}`} />`)}</div>`;
 
 export const Problem = ({ error }) =>
   html`<div class="empty" role="alert"><h2>${error.message}</h2><p><code>${error.code}</code>${error.hint ? `: ${error.hint}` : ""}</p></div>`;
@@ -109,41 +109,51 @@ const FACES = {
   refused: ["off", "Refused", "warn"],
 };
 
-/** The Stop button in its states. It stays in its place; `large` is that of the job page. */
-export function StopButton({ job, large, tab }) {
+/** The Stop button in its states. It stays in its place; `large` is that of the job page. Only one that waits is drawn by the clock. */
+export function StopButton(props) {
   if (!may("stop")) return null;
+  const { step } = phase(props.job, asks.get(props.job.id), serverNow());
+  const waits = step === "sent" || step === "grace" || step === "killing";
+  return waits && !isLost() ? html`<${Tick} every=${200}>${() => html`<${StopFace} ...${props} />`}<//>` : html`<${StopFace} ...${props} />`;
+}
+
+/** What is on the button: a link to the receipt, the command to copy, or what a press does. */
+function StopFace({ job, large, tab }) {
   const to = `#/job/${job.id}`;
   const size = large ? "btn-l" : "";
   const tabIndex = tab ? undefined : -1;
+  const name = nameOf(job);
+  const command = stopCommand(job);
   if (isLost() && job.state !== "ended") {
-    const text = stopCommand(job);
-    return html`<button class=${`btn stop ${size}`} tabIndex=${tabIndex} title=${text} onClick=${() => copy(text)}><${Icon} id="copy" />Copy stop</button>`;
+    return html`<button class=${`btn stop ${size}`} tabIndex=${tabIndex} title=${command} onClick=${() => copy(command)}><${Icon} id="copy" />Copy stop</button>`;
   }
-  return html`<${Tick} every=${200}>${() => {
-    const at = phase(job, asks.get(job.id), serverNow());
-    if (at.step === "none" || (large && at.step === "gone")) {
-      return large ? null : html`<a class="btn stop" href=${to} tabIndex=${tabIndex} aria-label=${`Receipt of ${nameOf(job)}`}>Receipt</a>`;
-    }
-    const [icon, word, tone] = FACES[at.step];
-    const many = at.alive === undefined ? "" : plural(at.alive, "process");
-    let text = word;
-    if (at.step === "left") text = large ? "Stop again" : `${at.left} left`;
-    if (large && at.step === "ready") text = many ? `Stop ${many}` : "Stop";
-    if (large && at.step === "grace") text = at.alive ? `Kill ${at.alive} now` : "Kill now";
-    if (large && at.step === "sent") text = `Asking, ${((Date.now() - at.since) / 1000).toFixed(1)} s`;
-    if (large && at.step === "killing" && at.alive) text = `Killing ${at.alive}`;
-    if (large && at.step === "unheard") text = `Not heard. Copy: ${stopCommand(job)}`;
-    if ((at.step === "gone" || at.step === "left") && !large) {
-      return html`<a class=${`btn stop ${tone}`} href=${to} tabIndex=${tabIndex} aria-label=${`${text}, receipt of ${nameOf(job)}`}><${Icon} id=${icon} />${text}</a>`;
-    }
-    const busy = at.step === "sent" || at.step === "killing";
-    const press = () => {
-      if (at.step === "unheard") copy(stopCommand(job));
-      else if (at.step === "grace") at.armed && stop(job, { kill: true });
-      else if (!busy) stop(job);
-    };
-    return html`<button class=${`btn stop ${size} ${tone} ${large && (at.step === "ready" || at.step === "left") ? "btn-p" : ""}`} tabIndex=${tabIndex} aria-busy=${busy} aria-disabled=${busy || undefined} title=${at.error ? `${at.error.message}${at.error.hint ? `: ${at.error.hint}` : ""}` : undefined} aria-label=${`${text} ${nameOf(job)}${many ? `, ${many}` : ""}`} onClick=${press}><${Icon} id=${icon} />${text}${large && at.step === "ready" && html` <kbd>x</kbd>`}</button>`;
-  }}<//>`;
+  const at = phase(job, asks.get(job.id), serverNow());
+  if (at.step === "none" || (large && at.step === "gone")) {
+    return large ? null : html`<a class="btn stop" href=${to} tabIndex=${tabIndex} aria-label=${`Receipt of ${name}`}>Receipt</a>`;
+  }
+  const [icon, word, tone] = FACES[at.step];
+  const many = at.alive === undefined ? "" : plural(at.alive, "process");
+  const long = {
+    ready: `Stop ${many}`,
+    sent: `Asking, ${((Date.now() - at.since) / 1000).toFixed(1)} s`,
+    grace: at.alive ? `Kill ${at.alive} now` : word,
+    killing: `Killing ${at.alive ?? ""}`,
+    left: "Stop again",
+    unheard: `Not heard. Copy: ${command}`,
+  };
+  const text = ((large && long[at.step]) || (at.step === "left" ? `${at.left || "not proven"} left`.replace("proven left", "proven") : word)).trim();
+  if ((at.step === "gone" || at.step === "left") && !large) {
+    return html`<a class=${`btn stop ${tone}`} href=${to} tabIndex=${tabIndex} aria-label=${`${text}, receipt of ${name}`}><${Icon} id=${icon} />${text}</a>`;
+  }
+  const busy = at.step === "sent" || at.step === "killing";
+  const press = () => {
+    if (at.step === "unheard") copy(command);
+    else if (at.step === "grace") at.armed && stop(job, { kill: true });
+    else if (!busy) stop(job);
+  };
+  const main = large && (at.step === "ready" || at.step === "left");
+  const why = at.error && [at.error.message, at.error.hint].filter(Boolean).join(": ");
+  return html`<button class=${`btn stop ${size} ${tone} ${main ? "btn-p" : ""}`} tabIndex=${tabIndex} aria-busy=${busy} aria-disabled=${busy || undefined} title=${why} aria-label=${`${text} ${text.includes(name) ? "" : name}${many && !text.includes(many) ? `, ${many}` : ""}`.trim()} onClick=${press}><${Icon} id=${icon} />${text}${large && at.step === "ready" && html` <kbd aria-hidden="true">x</kbd>`}</button>`;
 }
 
 /** What is said beside the button when a stop was refused or not heard. */
