@@ -73,6 +73,7 @@ verbs! {
     Rm "rm" Destructive,
     Run "run" Write,
     Send "send" Write,
+    Serve "serve" Read,
     ServiceRestart "service restart" Destructive,
     ServiceStart "service start" Write,
     ServiceStatus "service status" Read,

@@ -94,7 +94,7 @@ cfg_if::cfg_if! {
         pub use send::SendEof;
         pub use start::{owner_process, parent_of};
         pub use stats::{Bucket, Exits, Period, Spread, Stats, StatsFilter, Sums, TagSums};
-        pub use stop::{StopOptions, Stopped};
+        pub use stop::{PendingStop, StopOptions, Stopped};
         pub use sweep::{Leftover, LeftoverAction, SweepAction, SweepReport, SweptJob};
         pub use tree::ProcessTree;
         pub use view::JobView;

@@ -9,6 +9,7 @@ use quell_store::Home;
 
 use crate::list::{self, Filter, Listing};
 use crate::resolve;
+use crate::start::Around;
 use crate::stats::{self, Stats, StatsFilter};
 use crate::{AccessRequest, Config, Error, GcReport, GcRules, Job, Result, SweepReport, admit, gc, sweep};
 
@@ -23,6 +24,8 @@ pub struct Quell {
     pub(crate) started: Option<JobId>,
     /// The interface through which another program uses this handle, for the audit log.
     pub(crate) through: Option<AskedThrough>,
+    /// What jobs take over from this process.
+    pub(crate) around: Around,
 }
 
 /// Whether something is done, or only reported.
@@ -62,7 +65,7 @@ impl Quell {
     pub(crate) fn with_program(home: Home, program: impl Into<PathBuf>) -> Self {
         let program = program.into();
         OWN_PROGRAM.get_or_init(|| program.clone());
-        Self { home, program, permit: None, started: None, through: None }
+        Self { home, program, permit: None, started: None, through: None, around: Around::Caller }
     }
 
     /// The directory that holds the records of all jobs.

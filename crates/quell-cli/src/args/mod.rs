@@ -18,6 +18,7 @@ mod restart;
 mod rm;
 mod run;
 mod send;
+mod serve;
 mod service;
 mod setup;
 mod signal;
@@ -57,6 +58,7 @@ pub use restart::RestartArgs;
 pub use rm::RmArgs;
 pub use run::RunArgs;
 pub use send::SendArgs;
+pub use serve::{RoleArg, ServeArgs};
 pub use service::ServiceArgs;
 pub use setup::{AgentArg, SetupArgs};
 pub use signal::SignalArgs;
@@ -141,6 +143,8 @@ pub enum CliCommand {
     Service(Late<ServiceArgs>),
     /// Serve jobs as tools for an agent, over stdio (MCP)
     Mcp(Late<McpArgs>),
+    /// Serve jobs over HTTP: a dashboard, an API and events
+    Serve(Late<ServeArgs>),
     /// Add quell to the configuration of an agent, or remove it
     Setup(Late<SetupArgs>),
     /// Show how well this host can contain jobs, and why

@@ -138,6 +138,7 @@ fn name(verb: &CliCommand, settings: Option<&Loaded>) -> Option<(Verb, String)> 
         CliCommand::Complete(_) => (Verb::List, String::new()),
         CliCommand::Completions(_) => (Verb::Completions, String::new()),
         CliCommand::Mcp(_) => (Verb::Mcp, String::new()),
+        CliCommand::Serve(_) => (Verb::Serve, String::new()),
         CliCommand::Man(args) => (Verb::Man, args.dir.display().to_string()),
         CliCommand::Guard(_) => (Verb::Guard, String::new()),
         CliCommand::Kill(args) => (Verb::Kill, args.pid.clone()),

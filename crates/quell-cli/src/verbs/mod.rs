@@ -20,6 +20,7 @@ mod restart;
 mod rm;
 mod run;
 mod send;
+mod serve;
 mod service;
 mod setup;
 mod signal;
@@ -90,6 +91,7 @@ pub fn carry_out(verb: CliCommand) -> ExitCode {
         CliCommand::Completions(args) => completions::completions(&args),
         CliCommand::Man(args) => man::man(&args),
         CliCommand::Mcp(args) => mcp::mcp(admitted, args.0),
+        CliCommand::Serve(args) => serve::serve(admitted, args.0),
         CliCommand::Sweep(args) => sweep::sweep(admitted, &args),
         CliCommand::Service(args) => service::service(admitted, &args),
         CliCommand::Setup(args) => setup::setup(admitted, &args),
