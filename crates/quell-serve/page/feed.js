@@ -27,7 +27,7 @@ export class Feed extends Component {
     const tab = at.tab ?? "events";
     const words = (at.q ?? "").toLowerCase().split(/\s+/).filter(Boolean);
     return html`<main class="wrap"><div class="head"><h1>Feed</h1><span class="muted">newest first</span><div class="sums"><${Choice} label="Show" value=${tab} pick=${(value) => set({ tab: value })} options=${[["events", "Events"], ...(may("admin") ? [["audit", "Audit"]] : [])]} /><label class="field"><${Icon} id="eye" /><input type="search" aria-label="Filter" placeholder="Job, event, actor, refused" value=${at.q ?? ""} onInput=${(event) => set({ q: event.target.value })} /></label></div></div>
-${tab === "audit" ? html`<${Load} of="audit" every=${10000} load=${() => get("/v1/audit?limit=300")}>${(answer) => this.audit(list(answer, "entries"), words)}<//>` : error ? html`<${Problem} error=${error} />` : !events ? html`<${Ghosts} />` : this.events(events, words)}</main>`;
+${tab === "audit" ? html`<${Load} of="audit" every=${10000} load=${() => get("/v1/audit?limit=300")}>${(answer) => this.audit(list(answer, "lines"), words)}<//>` : error ? html`<${Problem} error=${error} />` : !events ? html`<${Ghosts} />` : this.events(events, words)}</main>`;
   }
 
   events(events, words) {

@@ -99,7 +99,7 @@ export class LogView extends Component {
 
   async page(values) {
     const stream = this.state.streams.stdout === this.state.streams.stderr ? undefined : this.state.streams.stdout ? "stdout" : "stderr";
-    return get(`${this.path}?${query({ ...values, stream })}`, { timeout: 30000 });
+    return get(`${this.path}?${query({ budget: 1048576, ...values, stream })}`, { timeout: 30000 });
   }
 
   /** Runs one reading at a time; what failed is shown in the place of the lines. */
@@ -143,17 +143,32 @@ export class LogView extends Component {
     const time = timeOf(text, this.window.entries.at(-1)?.time ?? serverNow());
     if (!time) return this.setState({ error: { message: `"${text}" is not a time`, code: "bad_value", hint: "write 14:06:40, or a date and a time" } });
     return this.reading(async () => {
-      const after = await this.page({ at: time.toISOString(), head: PAGE });
-      this.window.jump(after);
-      if (parseCursor(after.from)) {
-        const before = await this.page({ until: after.from, tail: 100 }).catch(() => undefined);
-        if (before) this.window.prepend(before);
-      }
+      this.window.jump(await this.near(time.getTime()));
+      this.window.prepend(await this.page({ until: formatCursor(this.window.from), tail: 100 }));
       this.start = 0;
       this.stick = false;
       const target = line ?? keyOf(this.window.entries.find((entry) => Date.parse(entry.time) >= time.getTime()) ?? this.window.entries.at(-1) ?? {});
       this.setState({ following: false, on: target }, () => document.getElementById(target)?.scrollIntoView({ block: "center" }));
     });
+  }
+
+  /** The lines from about this time on: the place is found by halving the log, with a line or two from each place. */
+  async near(time) {
+    const { totals } = await this.page({ tail: 1 });
+    this.totals = totals;
+    const cursor = (share) => formatCursor({ stdout: Math.floor(totals.stdout.bytes * share), stderr: Math.floor(totals.stderr.bytes * share) });
+    let [low, high] = [0, 1];
+    for (let round = 0; round < 24 && (high - low) * (totals.stdout.bytes + totals.stderr.bytes) > 4096; round++) {
+      const middle = (low + high) / 2;
+      const { lines } = await this.page({ since: cursor(middle), head: 3 });
+      if (lines.length && Date.parse(lines.at(-1).time) < time) low = middle;
+      else high = middle;
+    }
+    const page = await this.page({ since: cursor(low), head: PAGE });
+    if (!low) return page;
+    // A place within a line: the whole line is read with those before it.
+    const first = ["stdout", "stderr"].map((stream) => page.lines.find((line) => line.stream === stream));
+    return { ...page, from: undefined, lines: page.lines.filter((line) => !first.includes(line)) };
   }
 
   arrived(entry, cursor) {
@@ -271,12 +286,12 @@ export class LogView extends Component {
     }
     const began = performance.now();
     try {
-      const page = await this.page({ grep: text, context: 2, tail: HITS });
+      const page = await this.page({ grep: text, tail: HITS, budget: 4194304 });
       if (this.text !== text) return;
       const entries = merged(page);
       const found = entries.filter((entry) => entry.kind === "line" && (entry.hit ?? (hit ? entry.text.search(new RegExp(text)) >= 0 : true)));
       this.stick = false;
-      this.setState({ hits: { entries, found, all: page.matches ?? found.length, took: Math.round(performance.now() - began), context: found.length < entries.length }, hit, searchError: undefined, on: found.length ? keyOf(found.at(-1)) : undefined }, () => this.show());
+      this.setState({ hits: { entries, found, all: `${count(found.length)}${page.omitted ? "+" : ""}`, took: Math.round(performance.now() - began), context: found.length < entries.length }, hit, searchError: undefined, on: found.length ? keyOf(found.at(-1)) : undefined }, () => this.show());
     } catch (error) {
       this.setState({ searchError: error, hits: undefined });
     }
@@ -334,7 +349,7 @@ ${empty && !error && html`<div class="empty">No output${ended ? "" : " yet"}.</d
     const total = job.output ?? this.totals;
     const flip = (stream) => this.setState({ streams: { ...streams, [stream]: !streams[stream] } }, () => (hits ? this.search(this.text) : this.end()));
     return html`<main class="logscreen"><div class="logbar"><a class="btn btn-q" href=${`#/job/${job.id}`} aria-label=${`Back to ${nameOf(job)}`}><${Icon} id="left" /></a><h1>${nameOf(job)}</h1><${State} of=${stateOf(job, serverNow())} /><span class="muted only-l">${job.vitals?.processes === undefined ? "" : plural(job.vitals.processes, "process")} ${job.session}</span><span class="grow"></span><span class="muted only-l">${total ? `${plural(total.stdout.lines + total.stderr.lines, "line")} written (${bytes(total.stdout.bytes + total.stderr.bytes)})` : ""}</span><button class="btn" onClick=${this.raw}><${Icon} id="load" />Raw</button><${StopButton} job=${job} tab /></div>
-<${Answer} job=${job} /><div class="logbar"><form class="field grow" role="search" aria-label="Log" onSubmit=${(event) => (event.preventDefault(), this.search(event.target.q.value))}><${Icon} id="eye" /><input class="grow mono" name="q" type="search" aria-label="Search the whole log" placeholder="Search the whole log on disk (a regular expression)" defaultValue=${this.props.query?.q} onSearch=${(event) => this.search(event.target.value)} /><span class="muted hits">${searchError ? html`<span class="bad">${searchError.message}</span>` : hits ? `hit ${at} of ${count(hits.all)}, whole log on disk, ${hits.took} ms` : ""}</span><kbd aria-hidden="true">N</kbd><kbd aria-hidden="true">n</kbd></form>
+<${Answer} job=${job} /><div class="logbar"><form class="field grow" role="search" aria-label="Log" onSubmit=${(event) => (event.preventDefault(), this.search(event.target.q.value))}><${Icon} id="eye" /><input class="grow mono" name="q" type="search" aria-label="Search the whole log" placeholder="Search the whole log on disk (a regular expression)" defaultValue=${this.props.query?.q} onSearch=${(event) => this.search(event.target.value)} /><span class="muted hits">${searchError ? html`<span class="bad">${searchError.message}</span>` : hits ? `hit ${at} of ${hits.all}, whole log on disk, ${hits.took} ms` : ""}</span><kbd aria-hidden="true">N</kbd><kbd aria-hidden="true">n</kbd></form>
 <span class="seg" role="group" aria-label="Lines"><button aria-pressed=${String(!!hits)} disabled=${!this.text} onClick=${() => this.search(this.text)}>${hits?.context ? "Hits, 2 around" : "Hits"}</button><button aria-pressed=${String(!hits)} onClick=${() => { const entry = this.entry(); this.setState({ hits: undefined }, () => entry && hits && this.goTo(entry.time, keyOf(entry))); }}>All lines</button></span>
 <span class="seg" role="group" aria-label="Streams">${["stdout", "stderr"].map((stream) => html`<button key=${stream} aria-pressed=${String(streams[stream])} onClick=${() => flip(stream)}>${stream}</button>`)}</span>
 <form class="field narrow" onSubmit=${(event) => (event.preventDefault(), this.setState({ hits: undefined }), this.goTo(event.target.at.value))}><label for="goto">Go to</label><input id="goto" class="goto" name="at" placeholder="14:06:40" /><kbd aria-hidden="true">t</kbd></form><span class="seg"><button onClick=${this.keys.g}>Top</button><button onClick=${this.keys.G}>End</button></span></div>

@@ -61,7 +61,7 @@ export async function stopMany(ids, { expect, grace, reason, kill }) {
     });
   } catch (error) {
     run.error = error;
-    if (error.status === 409 && error.details?.jobs !== undefined) run.found = error.details;
+    if (error.code === "count_differs") run.found = { jobs: error.details.ids.length };
     for (const id of ids) if (live.jobs.get(id)?.state !== "stopping") asks.delete(id);
   }
   run.busy = false;
