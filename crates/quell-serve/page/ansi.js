@@ -1,6 +1,6 @@
 // The colors of a line of output, as spans for text nodes. Linear in the length of the line. Everything but SGR is dropped.
 
-const CSI_OR_OSC = /^(?:\[([0-?]*)[ -/]*([@-~])|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\|$)|[ -/]*[0-~]|)/;
+const CSI_OR_OSC = /^(?:\[([0-?]*)[ -/]*([@-~]|$)|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\|$)|[ -/]*[0-~]|)/;
 // Characters that change the order of others, and those that can't be seen.
 const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
 const LINK = /\bhttps?:\/\/[^\s<>"'`\u0000-\u0020]+[^\s<>"'`.,;:!?)\]}]/g;

@@ -3,11 +3,10 @@
 import { get, query } from "./api.js";
 import { live } from "./live.js";
 import { Choice, Component, html, Icon, Line, Load, Select } from "./parts.js";
+import { ENOUGH, filled, rates } from "./series.js";
 import { count, duration, percent, plural } from "./words.js";
 
 const RANGES = [["1d", "24 h"], ["7d", "7 days"], ["30d", "30 days"]];
-/** A rate of fewer stops than this says nothing. */
-const ENOUGH = 10;
 
 /** The begin of a step: in UTC, as the server counts. */
 const day = (start, seconds) => {
@@ -126,34 +125,6 @@ class Panel extends Component {
     return html`<section class="card"><header><h2>${title} <span class="muted">${note}</span></h2><span class="grow"></span>${legend && html`<span class="legend">${legend.map(([token, word]) => html`<span><i class=${`k-${token}`}></i>${word}</span>`)}</span>`}<button class="btn btn-q" aria-pressed=${String(!!table)} onClick=${() => this.setState({ table: !table })}>${table ? "Chart" : "Table"}</button></header>
 ${table ? html`<div class="scroll" tabIndex="0" role="region" aria-label=${title}><table class="tbl"><thead><tr>${head.map((word, i) => html`<th class=${i ? "num" : ""}>${word}</th>`)}</tr></thead><tbody>${rows.map((row) => html`<tr>${row.map((cell, i) => html`<td class=${i ? "num" : ""}>${cell}</td>`)}</tr>`)}</tbody></table></div>` : children}</section>`;
   }
-}
-
-/** Steps in which nothing ended are steps too: the time goes on evenly, for all of the days that were asked for. */
-export function filled(buckets, days) {
-  const last = buckets.at(-1);
-  if (!last) return [];
-  const found = new Map(buckets.map((bucket) => [Date.parse(bucket.start), bucket]));
-  const empty = { seconds: last.seconds, jobs: 0, stopped: 0, killed: 0, leaks: 0, timeouts: 0, not_proven: 0 };
-  const size = last.seconds * 1000;
-  const end = Math.max(Date.parse(last.start), Math.floor(Date.now() / size) * size);
-  const from = Math.min(Date.parse(buckets[0].start), Date.parse(last.start) - Math.floor((Date.parse(last.start) - (end - days * 86400000)) / size) * size + size);
-  const out = [];
-  for (let at = from; at <= end; at += size) out.push(found.get(at) ?? { ...empty, start: new Date(at).toISOString() });
-  return out;
-}
-
-/** The kill rate over the 24 hours before the end of each step; a gap where there were too few stops. */
-export function rates(buckets) {
-  return buckets.map((bucket, i) => {
-    const from = Date.parse(bucket.start) + bucket.seconds * 1000 - 86400000;
-    let stopped = 0;
-    let killed = 0;
-    for (let k = i; k >= 0 && (k === i || Date.parse(buckets[k].start) >= from); k--) {
-      stopped += buckets[k].stopped;
-      killed += buckets[k].killed;
-    }
-    return stopped >= ENOUGH ? killed / stopped : null;
-  });
 }
 
 export class History extends Component {

@@ -7,15 +7,20 @@ import { follow, isLost, live, onStream, serverNow } from "./live.js";
 import { formatCursor, keyOf, LogWindow, merged, parseCursor } from "./logwindow.js";
 import { Answer, Component, copy, Ghosts, html, Icon, Problem, State, StopButton } from "./parts.js";
 import { say } from "./stop.js";
-import { bytes, clock, count, nameOf, plural, stateOf, when } from "./words.js";
+import { bytes, clock, count, nameOf, plural, stateOf, timeOf, when } from "./words.js";
 
 /** Lines that are asked for at once, and that are in the document at most. */
 const PAGE = 500;
 const SHOWN = 1000;
 const HITS = 500;
+/** How much of one line is shown. */
+const LONGEST = 20000;
 
 /** The text of a line in its colors, with the hits marked. Only text nodes. */
 export function Text({ text, hit }) {
+  if (text.length > LONGEST) {
+    return [html`<${Text} text=${text.slice(0, LONGEST)} hit=${hit} />`, html`<span class="muted"> … ${count(text.length - LONGEST)} more characters, see Raw</span>`];
+  }
   const spans = ansi(text);
   if (hit) return mark(spans.map((span) => span.text).join(""), hit);
   return spans.map((span) =>
@@ -373,14 +378,6 @@ function Rail({ job, entries, sight, hits, pick }) {
   const bars = Array.from({ length: 71 }, (_, i) => 16 + i * 8);
   const near = (at) => lines.filter((entry) => Math.abs(y(entry.time) - at) < 4).length;
   return html`<svg class="rail" viewBox="0 0 92 600" preserveAspectRatio="none" role="img" aria-label=${`The log from ${clock(begin)} to ${clock(end)}; shown: ${sight.length ? `${clock(sight[0].time)} to ${clock(sight[1].time)}` : "nothing"}`} onClick=${press}>${bars.map((at) => html`<rect class="vol" x="8" y=${at} width=${Math.min(34, 3 + Math.sqrt(near(at)) * 4)} height="4" rx="1" />`)}${cuts.map((cut) => html`<rect class="gap" x="6" y=${Math.max(8, y(cut.time) - 24)} width="42" height="24" /><text x="14" y=${y(cut.time) - 8}>cut</text>`)}<rect class="view" x="4" y=${from - 4} width="48" height=${Math.max(8, to - from + 8)} rx="3" />${(hits?.found ?? []).slice(0, HITS).map((entry) => html`<rect class="m" x="40" y=${y(entry.time)} width="10" height="3" />`)}<text x="56" y="20">${clock(begin).slice(0, 5)}</text><text x="56" y=${16 + 284}>${clock((begin + end) / 2).slice(0, 5)}</text><text x="56" y="584">${clock(end).slice(0, 5)}</text></svg>`;
-}
-
-/** "14:06:40" on the day of `near`, or any date that the browser reads. */
-export function timeOf(text, near) {
-  const short = /^(\d{1,2}):(\d{2})(?::(\d{2})(?:[.,](\d{1,3}))?)?$/.exec(text.trim());
-  const time = short ? new Date(near) : new Date(text.trim());
-  if (short) time.setHours(Number(short[1]), Number(short[2]), Number(short[3] ?? 0), Number((short[4] ?? "0").padEnd(3, "0")));
-  return Number.isNaN(time.getTime()) ? undefined : time;
 }
 
 /** The whole screen; the job may be one that is not in the list. */

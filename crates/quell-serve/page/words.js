@@ -47,6 +47,14 @@ export function when(time, now = Date.now()) {
   return `${at.getDate()} ${at.toLocaleString("en", { month: "short" })} ${clock(time)}`;
 }
 
+/** "14:06:40" on the day of `near`, or any date that the browser reads. */
+export function timeOf(text, near) {
+  const short = /^(\d{1,2}):(\d{2})(?::(\d{2})(?:[.,](\d{1,3}))?)?$/.exec(text.trim());
+  const time = short ? new Date(near) : new Date(text.trim());
+  if (short) time.setHours(Number(short[1]), Number(short[2]), Number(short[3] ?? 0), Number((short[4] ?? "0").padEnd(3, "0")));
+  return Number.isNaN(time.getTime()) ? undefined : time;
+}
+
 export const ago = (time, now) => {
   const seconds = (now - Date.parse(time)) / 1000;
   return seconds < 1.5 ? "now" : `${duration(seconds)} ago`;

@@ -42,6 +42,7 @@ const FILES: &[(&str, &str, &[u8])] = &[
     file!("phase.js", JS),
     file!("quell.css", CSS),
     file!("receipt.js", JS),
+    file!("series.js", JS),
     file!("sse.js", JS),
     file!("stop.js", JS),
     file!("words.js", JS),

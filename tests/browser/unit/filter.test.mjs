@@ -42,9 +42,9 @@ test("a route is the same after writing and reading", () => {
   assert.deepEqual(parseRoute("#/job/%E0%A4%A"), { path: ["job", "%E0%A4%A"], query: {} });
 });
 
-test("500 jobs are filtered in less than 100 ms", () => {
+test("500 jobs are filtered in less than 100 ms of this process", () => {
   const many = Array.from({ length: 500 }, (_, i) => ({ ...jobs[i % 3], id: `01${i}` }));
-  const began = performance.now();
+  const began = process.cpuUsage().user;
   many.filter(filter("shop -npm state:ready mem>1G"));
-  assert.ok(performance.now() - began < 100);
+  assert.ok(process.cpuUsage().user - began < 100_000);
 });
