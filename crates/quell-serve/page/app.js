@@ -94,7 +94,7 @@ class App extends Component {
     // What was on the screen stays there, out of sight: with a new session it goes on where it was.
     return html`${live.over && html`<${Signed} />`}<div hidden=${!!live.over}><header class="top"><a class="mark" href="#/"><i></i>quell</a><nav class="nav only-l" aria-label="Screens">${NAV.map(link)}</nav>
 <${Jump} value=${screen === "" ? at.query.q : undefined} set=${screen === "" ? this.set : undefined} /><${Conn} />
-<span class="muted only-l">${live.server?.host}</span><button class="btn btn-q only-l" aria-label="Keys of this view" onClick=${() => this.setState({ help: !help })}><kbd aria-hidden="true">?</kbd> Keys</button>
+${live.server?.host && html`<span class="muted only-l">${live.server.host}</span>`}<button class="btn btn-q only-l" aria-label="Keys of this view" onClick=${() => this.setState({ help: !help })}><kbd aria-hidden="true">?</kbd> Keys</button>
 <button class="btn btn-q only-s" aria-label="Menu" aria-expanded=${String(!!menu)} onClick=${() => this.setState({ menu: !menu })}><${Icon} id="menu" /></button></header>
 ${menu && html`<nav class="sheetmenu only-s" aria-label="Screens">${NAV.map(link)}<button class="btn btn-q" onClick=${signOutHere}>Sign out</button></nav>`}
 <${Banner} job=${live.jobs.get(at.path[1])} /><${Screen} key=${`${screen}/${at.path[1]}`} screen=${screen} id=${at.path[1]} query=${at.query} set=${this.set} bind=${this.bind} />

@@ -135,7 +135,7 @@ function Stopping({ job, events }) {
   const { alive, seen } = job.stopping ?? {};
   const asked = events.findLast((event) => event.event === "stop_asked");
   const by = asked && [actor(asked.actor), asked.actor?.reason && `Reason: ${asked.actor.reason}`].filter(Boolean).join(". ");
-  return html`<span class="strong act">${alive === undefined ? "Stopping." : `${alive}${seen ? ` of ${seen}` : ""} still alive.`}</span> <span class="soft">${by ? `Asked by ${by}` : ""}</span>`;
+  return html`<span class="strong act">${alive === undefined ? "Stopping." : `${alive}${seen ? ` of ${seen}` : ""} still alive.`}</span> <span class="soft">${by ? `Asked ${/^(over|by) /.test(by) ? "" : "by "}${by}` : ""}</span>`;
 }
 
 function Processes({ job, seen }) {

@@ -31,10 +31,12 @@ function counts(receipt) {
   const by = (...kinds) => receipt.members.filter((member) => kinds.includes(member.fate)).length;
   const signal = askSignal(receipt);
   const left = receipt.survivors.length;
+  const asked = step(receipt, "ask") || step(receipt, "kill");
+  const before = asked ? by("exited", "ended") : 0;
   const killed = (n) => (n ? "bad" : "muted");
   return [
-    [receipt.members.length + (receipt.members_omitted ?? 0), "processes seen"],
-    step(receipt, "ask") || step(receipt, "kill") ? [by("exited_on_ask"), `exited on ${signal}`, "check", "ok"] : [by("exited", "ended"), "exited", "check", "ok"],
+    [receipt.members.length + (receipt.members_omitted ?? 0), before ? `processes seen, ${before} ended by themselves` : "processes seen"],
+    asked ? [by("exited_on_ask"), `exited on ${signal}`, "check", "ok"] : [by("exited", "ended"), "exited", "check", "ok"],
     [by("killed_after_grace"), "killed after the grace", "killed", killed(by("killed_after_grace"))],
     [by("killed"), "killed without it", "killed", killed(by("killed"))],
     [left, "left alive", left ? "alive" : receipt.verdict.kind === "gone" ? "gone" : "alive", left || receipt.verdict.kind !== "gone" ? "bad" : "ok"],
@@ -43,6 +45,7 @@ function counts(receipt) {
 
 /** The steps as lines: seconds since the stop was asked, or since the start. */
 function steps(receipt) {
+  const counted = verdict(receipt);
   const zero = (step(receipt, "stop_asked") ?? step(receipt, "ask") ?? { at: 0 }).at;
   const sent = (one) => {
     const ok = one.signals.filter((signal) => signal.result === "sent").length;
@@ -51,12 +54,12 @@ function steps(receipt) {
   const list = receipt.steps.filter((one) => one.at >= zero || one.step === "root_exited").map((one) => {
     const to = plural(new Set((one.signals ?? []).map((signal) => signal.to.pid)).size, "process");
     const line = {
-      stop_asked: () => ["ask", "act", "Stop asked", [actor(receipt.actor), receipt.actor.reason && `"${receipt.actor.reason}"`, one.note].filter(Boolean).join(", ")],
+      stop_asked: () => ["ask", "act", "Stop asked", [actor(receipt.actor), receipt.actor.reason && `"${receipt.actor.reason}"`, receipt.actor.through ? "" : one.note].filter(Boolean).join(", ")],
       ask: () => ["ask", "act", `${one.signals?.[0]?.signal ?? "TERM"} to ${to}`, [one.note, one.signals?.length && sent(one)].filter(Boolean).join("; ")],
       kill: () => ["killed", "bad", one.signals?.length ? `KILL to ${to}` : "KILL", [{ grace_over: "the grace was over", wanted: "as was asked", keeper_lost: "its keeper was lost" }[receipt.kill], one.note].filter(Boolean).join("; ")],
       root_exited: () => ["half", "muted", `Root ${outcome(receipt.root.outcome)}`, one.note],
       audit: () => ["eye", "muted", "Searched outside the tree", one.note],
-      verify: () => { const at = verdict(receipt); return [at.icon, at.tone, `Counted: ${at.word}`, one.note]; },
+      verify: () => [counted.icon, counted.tone, `Counted: ${counted.word}`, one.note === counted.word ? "" : one.note],
       born: () => ["dot", "muted", "Made", one.note],
       running: () => ["running", "ok", "Running", one.note],
       input_closed: () => ["ask", "act", "Input closed", one.note],

@@ -21,7 +21,7 @@ export async function stop(job, { kill = false, grace, reason } = {}) {
   asks.set(job.id, ask);
   say(`${nameOf(job)}: ${kill ? "kill" : "stop"} asked`);
   try {
-    await post(`/v1/jobs/${job.id}/stop?wait=0`, { kill: kill || undefined, grace, reason: reason || undefined }, { timeout: PATIENCE });
+    await post(`/v1/jobs/${job.id}/stop`, { kill: kill || undefined, grace, reason: reason || undefined }, { timeout: PATIENCE });
     ask.step = "heard";
   } catch (error) {
     // 409: heard, and not all are proven dead; the row says so.

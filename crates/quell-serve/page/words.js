@@ -101,13 +101,13 @@ export function outcome(end) {
   return end.kind === "not_started" ? `not started: ${end.reason}` : "end not known";
 }
 
-/** What caused an end: "process 4121 (claude)". */
+/** What caused an end: "over HTTP, token laptop", "claude 4121". */
 export function actor(by) {
   if (!by) return "";
-  const via = by.via ? `${by.via.kind ?? by.via}${by.via.token ? `, token ${by.via.token}` : ""}` : "";
-  const of = by.command ? `${by.command.split(" ")[0].split("/").pop()} ${by.pid}` : by.pid ? `process ${by.pid}` : "";
-  const names = { program: "the program", quell: "quell", kernel: "the kernel", unknown: "an unknown process" };
-  return names[by.kind] ?? (via || of);
+  const { surface, token, client } = by.through ?? {};
+  if (surface) return [{ http: "over HTTP", socket: "over the socket", mcp: "by an agent" }[surface] ?? surface, token && `token ${token}`, client].filter(Boolean).join(", ");
+  if (by.command) return `${by.command.split(" ")[0].split("/").pop()} ${by.pid}`;
+  return { program: "the program", quell: "quell", kernel: "the kernel", unknown: "an unknown process" }[by.kind] ?? `process ${by.pid}`;
 }
 
 const form = ([word, icon, tone, all], note = "") => ({ word, icon, tone, all, note });
