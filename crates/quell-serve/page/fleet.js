@@ -51,7 +51,7 @@ class Row extends Component {
 <td role="gridcell" class="c1"><span class="l1"><${State} of=${state} /></span><${Note} job=${job} note=${lost && job.state === "stopping" ? "end not seen from here" : state.note} lost=${lost} /></td>
 <td role="gridcell" class="c2"><span class="l1"><a class="name" tabIndex="-1" href=${`#/job/${job.id}`}>${nameOf(job)}</a><${Tags} job=${job} /></span><span class="l2 mono" title=${line}>${line}</span></td>
 <td role="gridcell" class="c3 num">${duration((end - begin) / 1000)}</td>
-<td role="gridcell" class="c4"><span class="cpu"><${Spark} values=${ring} limit=${job.limits?.cpu} /><span>${percent(cpu)}</span></span></td>
+<td role="gridcell" class="c4"><span class="cpu">${ring?.length ? html`<${Spark} values=${ring} limit=${job.limits?.cpu} />` : ""}<span>${percent(cpu)}</span></span></td>
 <td role="gridcell" class="c5 num">${bytes(memory)}</td><td role="gridcell" class="c6 num">${processes ?? "–"}</td>
 <td role="gridcell" class="c7"><span class="l1 mono" title=${clean}>${clean ?? "–"}</span><span class="l2">${since === undefined ? "" : since < 1.5 ? "now" : `${duration(since)} ago`}</span></td>
 <td role="gridcell" class="c8 soft">${job.held ?? "–"}</td>

@@ -62,7 +62,7 @@ let tell = () => {};
 /** A row keeps what came by itself: vitals, and while it stops the deadline. */
 function kept(job, before) {
   if (!before) return job;
-  return { ...job, vitals: job.vitals ?? before.vitals, stopping: job.state === "stopping" ? job.stopping ?? before.stopping : undefined };
+  return { ...job, members: before.members, vitals: job.vitals ?? before.vitals, stopping: job.state === "stopping" ? job.stopping ?? before.stopping : undefined };
 }
 
 function put(job) {
@@ -76,10 +76,12 @@ export function asked({ job, time, grace, members }) {
   if (row && row.state !== "ended") live.jobs.set(job, { ...row, stopping: { asked_at: time, grace, seen: members, ...row.stopping } });
 }
 
-/** How many members of a job that stops are alive, as a look at its tree has found. */
+/** How many members of a job are alive, as a look at its tree has found. */
 export function foundAlive(id, alive) {
   const row = live.jobs.get(id);
-  if (row?.stopping) live.jobs.set(id, { ...row, stopping: { ...row.stopping, alive, seen: Math.max(alive, row.stopping.seen ?? 0) } });
+  if (!row) return;
+  const stopping = row.stopping && { ...row.stopping, alive, seen: Math.max(alive, row.stopping.seen ?? 0) };
+  live.jobs.set(id, { ...row, members: alive, stopping });
 }
 
 /** The jobs that changed while a list was on its way: what came by the stream is newer. */

@@ -86,7 +86,6 @@ export const Tags = ({ job }) => Object.entries(job.tags ?? {}).map(([key, value
 
 /** CPU over the last 30 s: full height is the limit, else one core, else the highest seen. */
 export function Spark({ values, limit }) {
-  if (!values?.length) return html`<span class="spark nospark" />`;
   const top = Math.max(limit ?? 1, ...values);
   const points = values.slice(-15).map((v, i, all) => `${(15 - all.length + i) * 4},${(18 - (v / top) * 16).toFixed(1)}`);
   return html`<svg class="spark" viewBox="0 0 56 20" aria-hidden="true"><path class="base" d="M0 18.5h56" /><polyline points=${points.join(" ")} /></svg>`;

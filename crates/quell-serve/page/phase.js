@@ -13,7 +13,7 @@ export function phase(job, ask, now, local = Date.now()) {
     if (job.verdict && job.verdict.kind !== "gone") return { step: "left", left };
     return { step: ask ? "gone" : "none" };
   }
-  const alive = job.stopping?.alive ?? job.vitals?.processes;
+  const alive = job.stopping?.alive ?? job.vitals?.processes ?? job.members;
   if (ask?.step === "sent") return { step: ask.kill ? "killing" : "sent", since: ask.at, alive };
   const stopping = job.state === "stopping";
   if (!stopping && (ask?.step === "unheard" || ask?.step === "refused")) return { step: ask.step, error: ask.error };
