@@ -1,6 +1,6 @@
 // A home with real jobs, the real server and a browser. Everything that a test starts ends with it.
 
-import { execFileSync, spawn } from "node:child_process";
+import { execFileSync, spawn, spawnSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { createRequire } from "node:module";
 import net from "node:net";
@@ -33,12 +33,17 @@ export class World {
     return world;
   }
 
+  /** quell refuses variables that it does not know. */
   get env() {
-    return { ...process.env, QUELL_HOME: this.home };
+    const others = Object.entries(process.env).filter(([name]) => !name.startsWith("QUELL_"));
+    return { ...Object.fromEntries(others), QUELL_HOME: this.home };
   }
 
+  /** What a verb prints. 1 is an answer: "no", or that a job has failed. */
   quell(...args) {
-    return execFileSync(process.env.QUELL_UNDER_TEST, args, { env: this.env, encoding: "utf8", stdio: ["ignore", "pipe", "pipe"] }).trim();
+    const { status, stdout, stderr } = spawnSync(process.env.QUELL_UNDER_TEST, args, { env: this.env, encoding: "utf8" });
+    if (status > 1 || status === null) throw new Error(`quell ${args.join(" ")}: ${status}: ${stderr}`);
+    return stdout.trim();
   }
 
   /** The data of a verb's JSON. */
@@ -101,7 +106,7 @@ export class World {
     try {
       this.quell("stop", "--all", "--now");
     } catch (error) {
-      console.error(String(error.stderr ?? error));
+      console.error(String(error));
     }
     if (this.server.exitCode === null && this.server.signalCode === null) {
       this.server.kill("SIGCONT");

@@ -57,7 +57,10 @@ test("a stop is heard while the job's keeper is stopped by SIGSTOP", async () =>
   await context.close();
 });
 
-test("eight tabs share one stream, and a stop in the last one works", async () => {
+test("eight tabs share one stream, and a stop in the last one works", async (t) => {
+  // A server of its own: no stream of another test is counted.
+  const world = await World.begin();
+  t.after(() => world.end());
   const id = world.start("shared", ["--grace", "1s"], ["sleep", "600"]);
   const context = await world.context();
   const first = await world.page(context);

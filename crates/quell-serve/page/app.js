@@ -38,6 +38,18 @@ const ALL = [["/", "filter"], ["Ctrl+K", "jump to a job"], ["?", "keys of this v
 
 const isField = (node) => node.closest?.("input,select,textarea");
 
+/** A screen that fails is replaced by what failed: the others, and their Stop buttons, work on. */
+class Guard extends Component {
+  componentDidCatch(error) {
+    console.error(error);
+    this.setState({ error });
+  }
+
+  render({ children }, { error }) {
+    return error ? html`<main class="wrap"><div class="empty" role="alert"><h2>This screen has failed</h2><p>${String(error)}</p><p>Load the page again, or use <code>quell stop</code>.</p></div></main>` : children;
+  }
+}
+
 class App extends Component {
   state = { route: parseRoute(location.hash) };
   keys = {};
@@ -97,7 +109,7 @@ class App extends Component {
 ${live.server?.host && html`<span class="muted only-l">${live.server.host}</span>`}<button class="btn btn-q only-l" aria-label="Keys of this view" onClick=${() => this.setState({ help: !help })}><kbd aria-hidden="true">?</kbd> Keys</button>
 <button class="btn btn-q only-s" aria-label="Menu" aria-expanded=${String(!!menu)} onClick=${() => this.setState({ menu: !menu })}><${Icon} id="menu" /></button></header>
 ${menu && html`<nav class="sheetmenu only-s" aria-label="Screens">${NAV.map(link)}<button class="btn btn-q" onClick=${signOutHere}>Sign out</button></nav>`}
-<${Banner} job=${live.jobs.get(at.path[1])} /><${Screen} key=${`${screen}/${at.path[1]}`} screen=${screen} id=${at.path[1]} query=${at.query} set=${this.set} bind=${this.bind} />
+<${Banner} job=${live.jobs.get(at.path[1])} /><${Guard} key=${`${screen}/${at.path[1]}`}><${Screen} screen=${screen} id=${at.path[1]} query=${at.query} set=${this.set} bind=${this.bind} /><//>
 <div class="sr" role="status" aria-live="polite">${spoken.text}</div>${help && html`<${Keys} view=${screen || "fleet"} close=${() => this.setState({ help: false })} />`}</div>`;
   }
 }
@@ -114,6 +126,7 @@ class Jump extends Component {
       go(`#/job/${job.id}`);
     };
     const keydown = (event) => {
+      if (event.key === "Enter") event.target.blur();
       if (event.key === "Enter" && set) {
         const only = [...document.querySelectorAll(".job")];
         if (only.length === 1) go(`#/job/${only[0].id.slice(2)}`);

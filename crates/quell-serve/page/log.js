@@ -97,9 +97,10 @@ export class LogView extends Component {
   /** The first and the last entry that are in sight, by the share of the lines that is above and below. */
   inSight() {
     const list = this.state.hits?.entries ?? this.window.entries.slice(this.start, this.start + SHOWN);
-    const { scrollTop = 0, scrollHeight = 1, clientHeight = 1 } = this.box ?? {};
-    const at = (share) => list[Math.max(0, Math.min(list.length - 1, Math.floor(share * list.length)))];
-    return list.length ? [at(scrollTop / scrollHeight), at((scrollTop + clientHeight) / scrollHeight)] : [];
+    const { scrollTop = 0, scrollHeight = 0, clientHeight = 0 } = this.box ?? {};
+    // Out of sight, nothing has a height.
+    const at = (height) => list[Math.max(0, Math.min(list.length - 1, Math.floor((height / (scrollHeight || 1)) * list.length)))];
+    return list.length ? [at(scrollTop), at(scrollTop + clientHeight)] : [];
   }
 
   async page(values) {
