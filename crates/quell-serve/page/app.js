@@ -65,7 +65,7 @@ class App extends Component {
 
   press(event) {
     const { key, ctrlKey, metaKey, altKey, shiftKey, target } = event;
-    const search = () => document.querySelector(".logbar input, .top input");
+    const search = () => document.querySelector(".logbar [type=search]") ?? document.querySelector(".top input");
     if ((ctrlKey || metaKey) && key === "k") {
       event.preventDefault();
       document.querySelector(".top input")?.focus();
@@ -160,12 +160,12 @@ function Banner({ job }) {
 
 class Keys extends Component {
   componentDidMount() {
-    this.base.focus();
+    this.box.focus();
   }
 
   render({ view, close }) {
     const row = ([keys, does]) => html`<div><dt>${keys.split(" ").map((key) => html`<kbd>${key}</kbd> `)}</dt><dd>${does}</dd></div>`;
-    return html`<section class="card keys" role="dialog" aria-label="Keys of this view" tabIndex="-1"><header><h2>Keys of this view</h2><span class="grow"></span><button class="btn btn-q" onClick=${close}>Close <kbd aria-hidden="true">Esc</kbd></button></header><dl>${[...(KEYS[view] ?? []), ...ALL].map(row)}</dl></section>`;
+    return html`<section class="card keys" role="dialog" aria-label="Keys of this view" tabIndex="-1" ref=${(box) => (this.box = box)}><header><h2>Keys of this view</h2><span class="grow"></span><button class="btn btn-q" onClick=${close}>Close <kbd aria-hidden="true">Esc</kbd></button></header><dl>${[...(KEYS[view] ?? []), ...ALL].map(row)}</dl></section>`;
   }
 }
 

@@ -253,12 +253,12 @@ export class LogView extends Component {
     return this.reading(async () => {
       const page = await this.page({ since: formatCursor(this.window.to), head: PAGE });
       const added = this.window.append(merged(page), page.cursor);
-      if (added < PAGE / 2) {
+      if (!page.omitted && page.lines.length < PAGE) {
         this.window.atEnd = true;
         this.unfollow?.();
         this.unfollow = follow(this.props.job.id, () => formatCursor(this.window.to));
       }
-      this.start = Math.min(this.start, Math.max(0, this.window.entries.length - SHOWN));
+      this.start = Math.max(0, Math.min(this.window.entries.length - SHOWN, this.start + added));
       this.setState({});
     });
   }

@@ -152,7 +152,7 @@ function StopFace({ job, large, tab }) {
   };
   const main = large && (at.step === "ready" || at.step === "left");
   const why = at.error && [at.error.message, at.error.hint].filter(Boolean).join(": ");
-  return html`<button class=${`btn stop ${size} ${tone} ${main ? "btn-p" : ""}`} tabIndex=${tabIndex} aria-busy=${busy} aria-disabled=${busy || undefined} title=${why} aria-label=${`${text} ${text.includes(name) ? "" : name}${many && !text.includes(many) ? `, ${many}` : ""}`.trim()} onClick=${press}><${Icon} id=${icon} />${text}${large && at.step === "ready" && html` <kbd aria-hidden="true">x</kbd>`}</button>`;
+  return html`<button class=${`btn stop ${size} ${tone} ${main ? "btn-p" : ""}`} tabIndex=${tabIndex} aria-busy=${busy} aria-disabled=${busy || undefined} title=${why} aria-label=${`${text} ${text.includes(name) ? "" : name}${many && !text.includes(many) ? `, ${many}` : ""}`.trim()} onClick=${press}><${Icon} id=${icon} />${text}${large && at.step === "ready" && html` <kbd class="key" aria-hidden="true"></kbd>`}</button>`;
 }
 
 /** What is said beside the button when a stop was refused or not heard. */
