@@ -58,7 +58,10 @@ const PLACE: &str = "{hash}";
 static HASH: LazyLock<String> = LazyLock::new(|| {
     // FNV-1a: it tells versions apart, and protects nothing.
     let add = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-    let hash = FILES.iter().flat_map(|(name, _, content)| name.as_bytes().iter().chain(*content)).fold(0xcbf2_9ce4_8422_2325, add);
+    let hash = FILES
+        .iter()
+        .flat_map(|(name, _, content)| name.as_bytes().iter().chain(*content))
+        .fold(0xcbf2_9ce4_8422_2325, add);
     format!("{hash:016x}")
 });
 

@@ -105,7 +105,11 @@ fn authenticate(state: &State, route: &Route, parts: &Parts) -> Result<Caller, F
     };
     match route.who {
         Who::Role(needed) if !caller.role.includes(needed) => {
-            let why = format!("this takes the role {}, and the token has {}", needed.as_str(), caller.role.as_str());
+            let why = format!(
+                "this takes the role {}, and the token has {}",
+                needed.as_str(),
+                caller.role.as_str()
+            );
             let hint = "make a token with more rights: `quell serve --add-token NAME --role ROLE`";
             Err(Failure::new(403, "role_too_low", why, hint))
         }

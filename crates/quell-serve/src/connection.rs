@@ -57,7 +57,9 @@ impl Clock {
     /// For how long there has been no request; none if there is one.
     pub fn idle(&self) -> Option<Duration> {
         let idle = self.requests.load(Ordering::Relaxed) == 0;
-        idle.then(|| Duration::from_millis(self.now().saturating_sub(self.idle_since.load(Ordering::Relaxed))))
+        idle.then(|| {
+            Duration::from_millis(self.now().saturating_sub(self.idle_since.load(Ordering::Relaxed)))
+        })
     }
 
     /// Returns when the connection has to end: one of its limits is over, or it was told to.

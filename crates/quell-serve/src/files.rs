@@ -34,6 +34,9 @@ pub struct Serving {
     pub socket: PathBuf,
     /// Its version.
     pub version: String,
+    /// An address that logs a browser in, once and within a minute: with `--url`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub login: Option<String>,
 }
 
 /// The directory, checked.

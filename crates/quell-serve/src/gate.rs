@@ -31,7 +31,8 @@ impl Hosts {
 pub fn check<B>(hosts: &Hosts, request: &Request<B>) -> Result<(), Failure> {
     let host = host(request)?;
     if !hosts.has(&host) {
-        let hint = "use the address that `quell serve --status` shows; behind a proxy, start it with --allow-host";
+        let hint =
+            "use the address that `quell serve --status` shows; behind a proxy, start it with --allow-host";
         return Err(Failure::new(403, "host_not_allowed", "the request names another host", hint));
     }
     let headers = request.headers();
@@ -61,7 +62,8 @@ fn foreign() -> Failure {
 
 /// Whether a browser opens a page in a tab of its own.
 fn is_navigation(headers: &HeaderMap) -> bool {
-    let is = |name: HeaderName, value: &[u8]| headers.get(name).is_some_and(|found| found.as_bytes() == value);
+    let is =
+        |name: HeaderName, value: &[u8]| headers.get(name).is_some_and(|found| found.as_bytes() == value);
     is(HeaderName::from_static("sec-fetch-mode"), b"navigate")
         && is(HeaderName::from_static("sec-fetch-dest"), b"document")
 }
@@ -97,10 +99,13 @@ mod tests {
 
     #[test]
     fn only_own_names_with_the_port_are_let_in() {
-        for host in ["127.0.0.1:7835", "localhost:7835", "LOCALHOST:7835", "[::1]:7835", "quell.example.net"] {
+        for host in ["127.0.0.1:7835", "localhost:7835", "LOCALHOST:7835", "[::1]:7835", "quell.example.net"]
+        {
             assert_eq!(checked("/v1/jobs", &[("host", host)]), Ok(()), "{host}");
         }
-        for host in ["evil.test", "127.0.0.1", "127.0.0.1:80", "localhost:7835.evil.test", "", "quell.example.net:1"] {
+        for host in
+            ["evil.test", "127.0.0.1", "127.0.0.1:80", "localhost:7835.evil.test", "", "quell.example.net:1"]
+        {
             assert_eq!(checked("/v1/jobs", &[("host", host)]), Err("host_not_allowed".into()), "{host}");
         }
         assert_eq!(checked("/v1/jobs", &[]), Err("bad_request".into()));
@@ -111,7 +116,9 @@ mod tests {
         let own = ("host", "127.0.0.1:7835");
         let with = |more: &[(&str, &str)]| checked("/v1/jobs", &[&[own], more].concat());
         assert_eq!(with(&[("origin", "http://127.0.0.1:7835")]), Ok(()));
-        for origin in ["null", "http://127.0.0.1:3000", "http://localhost:7835", "http://evil.test", "file://"] {
+        for origin in
+            ["null", "http://127.0.0.1:3000", "http://localhost:7835", "http://evil.test", "file://"]
+        {
             assert_eq!(with(&[("origin", origin)]), Err("origin_not_allowed".into()), "{origin}");
         }
         assert_eq!(with(&[("sec-fetch-site", "same-origin")]), Ok(()));
@@ -128,7 +135,10 @@ mod tests {
             let headers = [&opened[..], &[("sec-fetch-site", site)]].concat();
             assert_eq!(checked("/", &headers), Ok(()), "{site}");
             assert_eq!(checked("/v1/jobs", &headers), Err("origin_not_allowed".into()), "{site}");
-            assert!(checked("/", &[opened[0], ("sec-fetch-site", site)]).is_err(), "{site}: not a navigation");
+            assert!(
+                checked("/", &[opened[0], ("sec-fetch-site", site)]).is_err(),
+                "{site}: not a navigation"
+            );
         }
     }
 }

@@ -2,7 +2,9 @@
 //! waits for a job hears that it has changed.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs::DirBuilder;
 use std::os::fd::AsFd;
+use std::os::unix::fs::DirBuilderExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -54,8 +56,9 @@ pub struct SessionStopped {
 /// A live job.
 #[derive(Debug)]
 struct Followed {
-    feed: EventFeed,
-    watches: Vec<WatchId>,
+    /// Taken while it is read.
+    feed: Option<EventFeed>,
+    watches: HashSet<WatchId>,
     row: String,
     session: Option<String>,
     /// Whether its stop is being finished here.
@@ -125,9 +128,12 @@ impl Hub {
     /// Begins to follow the jobs of `quell`, on a thread of its own.
     pub fn begin(quell: Quell) -> Result<Arc<Self>> {
         let watch = SharedWatch::new().map_err(Error::io("inotify"))?;
-        let live = quell.home_dir().join("live");
-        // It must exist to be watched.
-        std::fs::create_dir_all(&live).and_then(|()| watch.add_for_new(&live)).map_err(Error::io(&live))?;
+        // They must exist to be watched. A job's directory is made after its lock.
+        for name in ["live", "jobs"] {
+            let dir = quell.home_dir().join(name);
+            let made = DirBuilder::new().recursive(true).mode(0o700).create(&dir);
+            made.and_then(|()| watch.add_for_new(&dir)).map_err(Error::io(&dir))?;
+        }
         // Makes keepers restore the deleted files of live jobs.
         quell.list(&Filter { limit: Some(0), ..Filter::default() })?;
         let hub = Self { quell, watch, inner: Mutex::default(), last: watch::Sender::new(0) };
@@ -169,7 +175,8 @@ impl Hub {
             let (mut changed, mut written) = (HashSet::new(), HashSet::new());
             for change in &changes.of {
                 let known = self.inner().by_watch.get(&change.watch).copied();
-                let id = known.or_else(|| change.made.as_ref().and_then(|name| name.parse().ok()));
+                let made = || change.made.as_ref().and_then(|name| name.parse().ok());
+                let id = known.or_else(|| made().inspect(|id| self.begin_to_follow(*id)));
                 if change.is_write { &mut written } else { &mut changed }.extend(id);
             }
             if changes.lost {
@@ -194,6 +201,7 @@ impl Hub {
 
     fn look_for_all(self: &Arc<Self>, tell: Tell) {
         for id in self.home().live().unwrap_or_default() {
+            self.begin_to_follow(id);
             self.look_at_one(id, tell);
         }
     }
@@ -204,20 +212,19 @@ impl Hub {
         }
     }
 
-    /// Reads what is new of a job. Only this and the thread that calls it read histories, so nothing is told twice.
+    /// Reads what is new of a job. One thread at a time calls this, so nothing is told twice.
     fn look_at_one(self: &Arc<Self>, id: JobId, tell: Tell) {
-        let followed = self.inner().jobs.remove(&id);
-        let mut followed = match followed {
-            Some(followed) => followed,
-            None => match self.begin_to_follow(id) {
-                Some(followed) => followed,
-                None => return self.wake(id),
-            },
-        };
+        let feed = self.inner().jobs.get_mut(&id).and_then(|followed| followed.feed.take());
+        // Of a job that had ended before there is nothing to tell.
+        let Some(mut feed) = feed else { return self.wake(id) };
+        // Each time: its directory may not have been there the last time.
+        self.add_watches(id);
         // Before reading: a job that had ended then has no more events.
         let view = look(&self.home().job(id)).ok();
-        let events = followed.feed.read().unwrap_or_default();
+        let events = feed.read().unwrap_or_default();
         let mut inner = self.inner();
+        let Some(mut followed) = inner.jobs.remove(&id) else { return };
+        followed.feed = Some(feed);
         let before = inner.ring.last();
         if tell == Tell::Yes {
             for event in &events {
@@ -235,7 +242,10 @@ impl Hub {
                 view.state == JobState::Ended
             }
             // It is being made or removed.
-            None => !self.home().job(id).exists(),
+            None => {
+                let dir = self.home().job(id);
+                !dir.exists() && !dir.live_path().exists()
+            }
         };
         let is_lost = view.as_ref().is_some_and(|view| view.state == JobState::Lost);
         let settle = is_lost && !followed.settling;
@@ -256,25 +266,29 @@ impl Hub {
         }
     }
 
-    fn begin_to_follow(&self, id: JobId) -> Option<Followed> {
+    fn begin_to_follow(&self, id: JobId) {
+        let feed = || Some(EventFeed::new(&self.quell.job_with(id)));
+        self.inner().jobs.entry(id).or_insert_with(|| Followed {
+            feed: feed(),
+            watches: HashSet::new(),
+            row: String::new(),
+            session: None,
+            settling: false,
+        });
+    }
+
+    /// Watches the directory and the lock of a job that is followed.
+    fn add_watches(&self, id: JobId) {
         let dir = self.home().job(id);
-        let mut watches = Vec::new();
         let mut inner = self.inner();
         let wants_output = inner.waiters.get(&id).is_some_and(Waiters::want_output);
         let interest = if wants_output { Interest::Output } else { Interest::Records };
         for (path, interest) in [(dir.dir(), interest), (&dir.live_path(), Interest::Records)] {
             if let Ok(watch) = self.watch.add(path, interest) {
                 inner.by_watch.insert(watch, id);
-                watches.push(watch);
+                inner.jobs.get_mut(&id).map(|followed| followed.watches.insert(watch));
             }
         }
-        drop(inner);
-        // Its directory is made after its lock, and its removal is the last change.
-        if watches.is_empty() {
-            return None;
-        }
-        let feed = EventFeed::new(&self.quell.job_with(id));
-        Some(Followed { feed, watches, row: String::new(), session: None, settling: false })
     }
 
     fn end_following(&self, inner: &mut Inner, followed: &Followed, view: Option<&JobView>) {

@@ -1,6 +1,7 @@
 //! The life of the server: what it opens, and how it ends.
 
 use std::fs;
+use std::io;
 use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, ExitCode, Stdio};
@@ -44,8 +45,8 @@ pub fn serve(options: ServeOptions) -> Result<ExitCode> {
     let files = Files::open(&options.home)?;
     let Some(_lock) = files.lock()? else {
         let running = files.serving()?.map(|serving| format!(", as process {}", serving.pid));
-        let why = format!("quell serve runs already for this home{}: `quell serve --status` shows where", running.unwrap_or_default());
-        return Err(Error::State(why));
+        let why = format!("quell serve runs already{}", running.unwrap_or_default());
+        return Err(Error::io(options.home.dir())(io::Error::new(io::ErrorKind::ResourceBusy, why)));
     };
     // A thousand streams are as many descriptors. Jobs get the limit that this process had.
     quell::binary::raise_open_files();
@@ -86,7 +87,8 @@ async fn run(options: &ServeOptions, files: &Files) -> Result<()> {
     });
     let state = state(options, files, url.clone())?;
     let connections = Arc::new(Connections::default());
-    let serving = Serving { router: router::router(&state), state: state.clone(), connections: connections.clone() };
+    let serving =
+        Serving { router: router::router(&state), state: state.clone(), connections: connections.clone() };
     if let Some(tcp) = tcp {
         tokio::spawn(serving.clone().tcp(tcp));
     }
@@ -96,6 +98,7 @@ async fn run(options: &ServeOptions, files: &Files) -> Result<()> {
         url: url.clone(),
         socket: files.socket(),
         version: env!("CARGO_PKG_VERSION").into(),
+        login: None,
     };
     files::write(&files.state(), &quell::binary::json(&written))?;
     (options.tell)(&announcement(&written));
@@ -119,7 +122,9 @@ async fn run(options: &ServeOptions, files: &Files) -> Result<()> {
 fn announcement(written: &Written) -> String {
     let socket = written.socket.display();
     match &written.url {
-        Some(url) => format!("quell: serving at {url} and {socket} (`quell serve --url` logs a browser in)\n"),
+        Some(url) => {
+            format!("quell: serving at {url} and {socket} (`quell serve --url` logs a browser in)\n")
+        }
         None => format!("quell: serving at {socket}\n"),
     }
 }
@@ -131,7 +136,8 @@ fn state(options: &ServeOptions, files: &Files, url: Option<String>) -> Result<A
     let hub = Hub::begin(quell)?;
     let tokens = Tokens::open(files)?;
     let hosts = Hosts::new(options.listen.map(|(_, port)| port), &options.allow_hosts);
-    let epoch = quell::binary::new_job_id().ok_or_else(|| Error::Keeper("the kernel has no random numbers".into()))?;
+    let epoch = quell::binary::new_job_id()
+        .ok_or_else(|| Error::Keeper("the kernel has no random numbers".into()))?;
     Ok(Arc::new(State::new(home, epoch, hosts, hub, tokens, url)))
 }
 
@@ -145,12 +151,7 @@ fn listen(address: IpAddr, port: u16) -> Result<TcpListener> {
         socket.bind((address, port).into())?;
         socket.listen(BACKLOG)
     };
-    listen().map_err(|error| match error.kind() {
-        std::io::ErrorKind::AddrInUse => {
-            Error::State(format!("{place} is taken by another process: choose another --port, or --no-tcp"))
-        }
-        _ => Error::io(place)(error),
-    })
+    listen().map_err(Error::io(place))
 }
 
 fn listen_at_socket(files: &Files) -> Result<UnixListener> {
@@ -168,7 +169,9 @@ fn open(options: &ServeOptions, files: &Files, state: &Arc<State>, url: &str) ->
     let path = files.redirect();
     files::write(
         &path,
-        &format!("<!doctype html><meta charset=utf-8><title>quell</title><meta http-equiv=refresh content=\"0;url={target}\">\n"),
+        &format!(
+            "<!doctype html><meta charset=utf-8><title>quell</title><meta http-equiv=refresh content=\"0;url={target}\">\n"
+        ),
     )?;
     let opened = Command::new("xdg-open")
         .arg(&path)
@@ -180,7 +183,9 @@ fn open(options: &ServeOptions, files: &Files, state: &Arc<State>, url: &str) ->
         Ok(mut child) => drop(std::thread::spawn(move || child.wait())),
         Err(error) => {
             let path = path.display();
-            (options.tell)(&format!("quell: can't run xdg-open ({error}): open {path} in a browser, within a minute\n"));
+            (options.tell)(&format!(
+                "quell: can't run xdg-open ({error}): open {path} in a browser, within a minute\n"
+            ));
         }
     }
     tokio::spawn(async move {

@@ -38,6 +38,10 @@ mod tokens;
 #[cfg(feature = "schema")]
 pub mod openapi;
 
+/// The name of the published schema of [`Serving`], and the function that makes it.
+#[cfg(feature = "schema")]
+pub const SCHEMA: quell::schema::Published = ("serve", quell::schema::written::<Serving>);
+
 use std::net::IpAddr;
 
 use quell::binary::Home;

@@ -3,12 +3,13 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use quell::units::parse_duration;
+use quell::binary::regex;
 use quell::{Cursor, JobId, JobState, TagFilter, Timestamp};
 
 use crate::answer::Failure;
 
 /// A parameter of the query.
+#[cfg_attr(not(feature = "schema"), allow(dead_code, reason = "the document is made from all of it"))]
 #[derive(Clone, Copy, Debug)]
 pub struct Param {
     pub name: &'static str,
@@ -21,6 +22,10 @@ pub struct Param {
 pub enum Kind {
     /// Any text.
     Text,
+    /// A regular expression.
+    Pattern,
+    /// A word of lower-case letters. It can be given more than once.
+    Words,
     /// A job: its id, the beginning of one, or its name. It can be given more than once.
     Jobs,
     /// The id of a job.
@@ -35,7 +40,7 @@ pub enum Kind {
     Flag,
     /// A whole number from 0 to this.
     Count(u64),
-    /// A duration such as `500ms` or `10s`, up to so many seconds.
+    /// A whole number of `ms` or `s`, up to so many seconds.
     Wait(u64),
     /// A time such as 2026-01-31T12:00:00Z, or a duration until now.
     Time,
@@ -49,13 +54,16 @@ pub enum Kind {
 
 impl Kind {
     pub fn is_repeatable(self) -> bool {
-        matches!(self, Self::Jobs | Self::Tags | Self::States | Self::Logs)
+        matches!(self, Self::Jobs | Self::Words | Self::Tags | Self::States | Self::Logs)
     }
 
     /// What is wrong with a value.
     fn check(self, text: &str) -> Result<(), String> {
         match self {
             Self::Text | Self::Jobs => Ok(()),
+            Self::Pattern => regex(text).map(drop).map_err(|error| error.to_string()),
+            Self::Words if text.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_') => Ok(()),
+            Self::Words => Err("expected lower-case letters".into()),
             Self::Job => text.parse::<JobId>().map(drop).map_err(|error| error.to_string()),
             Self::Tags => text.parse::<TagFilter>().map(drop).map_err(|error| error.to_string()),
             Self::States => text.parse::<JobState>().map(drop).map_err(|error| error.to_string()),
@@ -67,16 +75,27 @@ impl Kind {
                 Ok(count) if count <= most && !text.starts_with('+') => Ok(()),
                 _ => Err(format!("expected a whole number from 0 to {most}")),
             },
-            Self::Wait(most) => match parse_duration(text) {
-                Ok(wait) if wait <= Duration::from_secs(most) => Ok(()),
-                Ok(_) => Err(format!("expected at most {most}s")),
-                Err(error) => Err(error.to_string()),
+            Self::Wait(most) => match wait(text) {
+                Some(wait) if wait <= Duration::from_secs(most) => Ok(()),
+                _ => Err(format!("expected a whole number with a unit, such as 500ms or 10s, up to {most}s")),
             },
             Self::Time => time(text).map(drop),
             Self::Cursor => text.parse::<Cursor>().map(drop).map_err(|error| error.to_string()),
             Self::Logs => logs(text).map(drop),
             Self::EventId => event_id(text).map(drop).ok_or_else(|| "expected EPOCH.NUMBER".into()),
         }
+    }
+}
+
+/// A number without leading zeros, and `s` or `ms`.
+fn wait(text: &str) -> Option<Duration> {
+    let (digits, unit) = text.split_at(text.find(|letter: char| !letter.is_ascii_digit())?);
+    let number: u64 =
+        digits.parse().ok().filter(|_| digits.len() <= 4 && (digits == "0" || !digits.starts_with('0')))?;
+    match unit {
+        "s" => Some(Duration::from_secs(number)),
+        "ms" => Some(Duration::from_millis(number)),
+        _ => None,
     }
 }
 
@@ -96,6 +115,7 @@ fn logs(text: &str) -> Result<(String, Option<Cursor>), String> {
 /// The epoch and the number of an event.
 pub fn event_id(text: &str) -> Option<(&str, u64)> {
     let (epoch, number) = text.split_once('.')?;
+    epoch.parse::<JobId>().ok()?;
     let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
     Some((epoch, number.parse().ok().filter(|_| is_number)?))
 }
@@ -145,7 +165,7 @@ impl Query {
     }
 
     pub fn wait(&self, name: &str) -> Option<Duration> {
-        parse_duration(self.text(name)?).ok()
+        wait(self.text(name)?)
     }
 
     pub fn time(&self, name: &str) -> Option<Timestamp> {
@@ -196,7 +216,7 @@ mod tests {
 
     #[test]
     fn only_declared_parameters_with_good_values_are_taken() {
-        let query = read(&[("limit", "7"), ("job", "a"), ("job", "b"), ("for", "1.5s")]).unwrap();
+        let query = read(&[("limit", "7"), ("job", "a"), ("job", "b"), ("for", "1500ms")]).unwrap();
         assert_eq!((query.count("limit"), query.texts("job").len()), (Some(7), 2));
         assert_eq!(query.wait("for"), Some(Duration::from_millis(1500)));
         for bad in [
@@ -208,6 +228,9 @@ mod tests {
             &[("limit", "1"), ("limit", "2")],
             &[("for", "51s")],
             &[("for", "x")],
+            &[("for", "5")],
+            &[("for", "1.5s")],
+            &[("for", "01s")],
             &[("job", "a\0")],
         ] {
             assert!(read(bad).is_err(), "{bad:?}");
@@ -216,9 +239,10 @@ mod tests {
 
     #[test]
     fn an_event_id_is_an_epoch_and_a_number() {
-        assert_eq!(event_id("01M9A.4711"), Some(("01M9A", 4711)));
-        for bad in ["", "x", "x.", "x.+1", "x.1.2", "x.99999999999999999999"] {
-            assert_eq!(event_id(bad), None, "{bad}");
+        let epoch = "01M7R6N5NC2D8QX7000NMNJHTY";
+        assert_eq!(event_id(&format!("{epoch}.4711")), Some((epoch, 4711)));
+        for bad in ["", "x.1", "E", "E.", "E.+1", "E.1.2", "E.99999999999999999999"] {
+            assert_eq!(event_id(&bad.replace('E', epoch)), None, "{bad}");
         }
     }
 }

@@ -140,7 +140,8 @@ mod tests {
             let id = JobId::new(1, 1);
             ring.push(Kind::Job, Some(id), "x".repeat(MOST_BYTES / 2));
         }
-        let held: usize = ring.items.iter().filter_map(|item| item.text.as_ref()).map(|text| text.len()).sum();
+        let held: usize =
+            ring.items.iter().filter_map(|item| item.text.as_ref()).map(|text| text.len()).sum();
         assert_eq!(ring.bytes, held);
         assert!(held <= MOST_BYTES);
     }

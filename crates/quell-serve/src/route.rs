@@ -4,9 +4,9 @@ use std::pin::Pin;
 
 use quell_guard::Verb;
 
+use crate::Role;
 use crate::call::{Call, Reply};
 use crate::query::Param;
-use crate::Role;
 
 /// The method of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +46,7 @@ pub enum Pool {
 pub type Act = fn(Call) -> Pin<Box<dyn Future<Output = Reply> + Send>>;
 
 /// One row of the table.
+#[cfg_attr(not(feature = "schema"), allow(dead_code, reason = "the document is made from all of it"))]
 #[derive(Debug)]
 pub struct Route {
     pub method: Verbs,
@@ -65,4 +66,3 @@ pub struct Route {
     pub about: &'static str,
     pub act: Act,
 }
-

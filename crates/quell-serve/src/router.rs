@@ -12,12 +12,12 @@ use crate::answer::{Failure, protect};
 use crate::call::enter;
 use crate::gate;
 use crate::route::Verbs;
-use crate::routes::ROUTES;
+use crate::routes;
 use crate::state::{Peer, State};
 
 /// The methods of a path, for the `Allow` header.
 fn allowed(path: &str) -> &'static str {
-    let has = |method| ROUTES.iter().any(|route| route.path == path && route.method == method);
+    let has = |method| routes::all().any(|route| route.path == path && route.method == method);
     match (has(Verbs::Get), has(Verbs::Post), has(Verbs::Delete)) {
         (true, true, _) => "GET, HEAD, POST",
         (true, _, true) => "GET, HEAD, DELETE",
@@ -30,7 +30,7 @@ fn allowed(path: &str) -> &'static str {
 /// The router of all rows.
 pub fn router(state: &Arc<State>) -> Router {
     let mut router = Router::new();
-    for route in ROUTES {
+    for route in routes::all() {
         let state = state.clone();
         let filter = match route.method {
             Verbs::Get => MethodFilter::GET,
@@ -44,7 +44,9 @@ pub fn router(state: &Arc<State>) -> Router {
             failure.allowing(allowed(route.path)).respond(route.kind)
         };
         // The rows of one path are merged, so only the first of them says what the others are.
-        let is_first = ROUTES.iter().find(|other| other.path == route.path).is_some_and(|first| std::ptr::eq(first, route));
+        let is_first = routes::all()
+            .find(|other| other.path == route.path)
+            .is_some_and(|first| std::ptr::eq(first, route));
         let mut methods = MethodRouter::new().on(filter, act);
         if is_first {
             methods = methods.fallback(no_method);
@@ -66,11 +68,14 @@ async fn check(state: Arc<State>, request: Request<Body>, next: Next) -> Respons
     let is_options = request.method() == Method::OPTIONS;
     let checked = if is_tcp { gate::check(&state.hosts, &request) } else { Ok(()) };
     let mut response = match checked {
-        Ok(()) if is_options => {
-            Failure::new(405, "method_not_allowed", "OPTIONS is not answered", "pages of other sites are not let in")
-                .allowing("GET, HEAD, POST, DELETE")
-                .respond("serve")
-        }
+        Ok(()) if is_options => Failure::new(
+            405,
+            "method_not_allowed",
+            "OPTIONS is not answered",
+            "pages of other sites are not let in",
+        )
+        .allowing("GET, HEAD, POST, DELETE")
+        .respond("serve"),
         Ok(()) => next.run(request).await,
         Err(failure) => failure.respond("serve"),
     };

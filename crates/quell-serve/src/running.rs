@@ -29,7 +29,8 @@ pub fn login_url(home: &Home) -> Result<String> {
     let answer = post(&socket, "/v1/login/code").map_err(Error::io(&socket))?;
     let url = answer.pointer("/data/url").and_then(Value::as_str);
     url.map(str::to_owned).ok_or_else(|| {
-        let why = answer.pointer("/error/message").and_then(Value::as_str).unwrap_or("its answer can't be read");
+        let why =
+            answer.pointer("/error/message").and_then(Value::as_str).unwrap_or("its answer can't be read");
         Error::State(format!("quell serve gives no login address: {why}"))
     })
 }

@@ -37,7 +37,10 @@ impl Sessions {
     /// A new code.
     pub fn code(&self) -> Result<String> {
         let code = secret()?;
-        push(&self.codes, Entry { secret: code.clone(), until: Instant::now() + CODE_LIFE, name: String::new() });
+        push(
+            &self.codes,
+            Entry { secret: code.clone(), until: Instant::now() + CODE_LIFE, name: String::new() },
+        );
         Ok(code)
     }
 

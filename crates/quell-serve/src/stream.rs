@@ -13,7 +13,9 @@ use axum::http::Response;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::body::{Body as HttpBody, Frame};
 use quell::binary::responses::Followed;
-use quell::binary::{Interest, JobInternals, LineOrCut, Lines, LogReader, json, log_cut, log_line, look, now};
+use quell::binary::{
+    Interest, JobInternals, LineOrCut, Lines, LogReader, json, log_cut, log_line, look, now,
+};
 use quell::{Cursor, Error, Job, JobId, JobState};
 use serde::Serialize;
 use serde_json::json;
@@ -83,7 +85,9 @@ pub async fn stream(call: Call) -> Reply {
     let (next, reset) = match call.header("last-event-id").or(call.query.text("after")) {
         None => (last, None),
         Some(id) => match event_id(id) {
-            Some((epoch, number)) if epoch == state.epoch.to_string() && state.hub.after(number, 0).is_some() => {
+            Some((epoch, number))
+                if epoch == state.epoch.to_string() && state.hub.after(number, 0).is_some() =>
+            {
                 (number, None)
             }
             Some((epoch, _)) if epoch == state.epoch.to_string() => (last, Some("gap")),
@@ -105,7 +109,10 @@ pub async fn stream(call: Call) -> Reply {
             let job = access.quell.job(&name)?;
             job.check_has_logs()?;
             let subscription = shared.hub.subscribe(&job, Interest::Output, &rung);
-            Ok((job.id(), Log { job, cursor: cursor.unwrap_or_default(), is_due: true, _subscription: subscription }))
+            Ok((
+                job.id(),
+                Log { job, cursor: cursor.unwrap_or_default(), is_due: true, _subscription: subscription },
+            ))
         };
         logs.into_iter().map(begin).collect::<Result<BTreeMap<_, _>, Error>>()
     })
@@ -274,7 +281,8 @@ fn read_on(job: &Job, cursor: Cursor) -> quell::Result<ReadOn> {
             LineOrCut::Line(line) => ("log", Followed::Line { line: log_line(&line), cursor }),
             LineOrCut::Cut(cut) => ("cut", Followed::Cut { cut: log_cut(&cut), cursor }),
         };
-        let _ = write!(text, "event: {kind}\ndata: {}\n\n", json(&OfJob { job: job.id(), followed: &followed }));
+        let _ =
+            write!(text, "event: {kind}\ndata: {}\n\n", json(&OfJob { job: job.id(), followed: &followed }));
         if text.len() >= BATCH_BYTES {
             is_more = true;
             break;

@@ -119,7 +119,10 @@ pub fn add_token(home: &Home, name: &str, role: Role) -> Result<String> {
     let files = Files::open(home)?;
     let path = files.tokens();
     if name == DEFAULT || read_added(&path)?.token.iter().any(|token| token.name == name) {
-        let why = format!("there is a token `{name}` already: choose another name, or remove it from {}", path.display());
+        let why = format!(
+            "there is a token `{name}` already: choose another name, or remove it from {}",
+            path.display()
+        );
         return Err(Error::BadValue(why));
     }
     let token = secret()?;

@@ -32,7 +32,7 @@ Examples:
 #[command(after_help = SERVE_HELP)]
 pub struct ServeArgs {
     /// Port on 127.0.0.1
-    #[arg(long, value_name = "PORT", default_value_t = quell_serve::DEFAULT_PORT, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "PORT", default_value_t = 7835, value_parser = clap::value_parser!(u16).range(1..))]
     pub port: u16,
     /// Address to listen on; only loopback addresses are allowed
     #[arg(long, value_name = "ADDRESS", conflicts_with = "no_tcp")]
@@ -58,8 +58,8 @@ pub struct ServeArgs {
     /// Rights of the new token
     #[arg(long, value_enum, requires = "add_token")]
     pub role: Option<RoleArg>,
-    /// Print JSON, for --status, --url and --add-token
-    #[arg(long)]
+    /// Print JSON, with --status and --url
+    #[arg(long, conflicts_with = "add_token")]
     pub json: bool,
 }
 

@@ -6,7 +6,6 @@ use std::process::ExitCode;
 use quell::Error;
 use quell::binary::QuellInternals;
 use quell_serve::{Role, ServeOptions, Serving};
-use serde_json::json;
 
 use super::{Admitted, envelope, fail};
 use crate::args::{RoleArg, ServeArgs};
@@ -21,26 +20,19 @@ pub fn serve(admitted: Admitted, args: ServeArgs) -> ExitCode {
 
 fn carry_out(admitted: Admitted, args: ServeArgs) -> Result<ExitCode, Error> {
     let home = admitted.quell?.home().clone();
-    if args.status {
-        return Ok(show(&args, quell_serve::status(&home)?.as_ref(), describe));
-    }
     if let (Some(name), Some(role)) = (&args.add_token, args.role) {
         let token = quell_serve::add_token(&home, name, role.into())?;
-        let text = if args.json {
-            envelope("serve", &json!({ "name": name, "role": Role::from(role), "token": token }))
-        } else {
-            format!("{token}\n")
-        };
-        return Ok(output::to_stdout(&text).unwrap_or(ExitCode::SUCCESS));
+        return Ok(said(&format!("{token}\n")));
     }
-    if args.url {
-        let running = quell_serve::status(&home)?;
-        let url = running.as_ref().map(|_| quell_serve::login_url(&home)).transpose()?;
-        return Ok(match url {
-            Some(url) if args.json => said(&envelope("serve", &json!({ "url": url }))),
-            Some(url) => said(&format!("{url}\n")),
-            None => not_running(args.json),
-        });
+    if args.status || args.url {
+        let Some(serving) = quell_serve::status(&home)? else { return Ok(not_running(args.json)) };
+        let login = args.url.then(|| quell_serve::login_url(&home)).transpose()?;
+        let text = match &login {
+            _ if args.json => envelope("serve", &Serving { login, ..serving }),
+            Some(login) => format!("{login}\n"),
+            None => describe(&serving),
+        };
+        return Ok(said(&text));
     }
     let listen = args.listen.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
     let options = ServeOptions {
@@ -62,14 +54,6 @@ fn not_running(json: bool) -> ExitCode {
     let error =
         errors::said("not_running", "quell serve does not run for this home", "start it with `quell serve`");
     output::fail("serve", json, exit::NO, &error)
-}
-
-fn show(args: &ServeArgs, serving: Option<&Serving>, describe: fn(&Serving) -> String) -> ExitCode {
-    match serving {
-        Some(serving) if args.json => said(&envelope("serve", serving)),
-        Some(serving) => said(&describe(serving)),
-        None => not_running(args.json),
-    }
 }
 
 fn describe(serving: &Serving) -> String {

@@ -108,7 +108,11 @@ pub async fn stop(call: Call) -> Reply {
         let access = call.access(&body.target(), body.reason.clone())?;
         let jobs = body.select(&access.quell)?;
         if jobs.len() != body.expect {
-            let why = format!("{} jobs are selected, and {} were expected: nothing was stopped", jobs.len(), body.expect);
+            let why = format!(
+                "{} jobs are selected, and {} were expected: nothing was stopped",
+                jobs.len(),
+                body.expect
+            );
             let ids: Vec<_> = jobs.iter().map(Job::id).collect();
             let hint = "look at the list again, and confirm the new number";
             return Err(Failure::new(409, "count_differs", why, hint).with("ids", ids));
@@ -168,4 +172,3 @@ fn failed(job: &Job, failure: Failure) -> GroupStopLine {
 fn line(line: &GroupStopLine) -> Bytes {
     Bytes::from(json(line) + "\n")
 }
-

@@ -4,10 +4,10 @@ use std::io;
 
 use axum::body::Body;
 use axum::http::Response;
+use axum::http::StatusCode;
 use axum::http::header::{
     ACCEPT_RANGES, CONTENT_DISPOSITION, CONTENT_RANGE, CONTENT_TYPE, HeaderName, HeaderValue,
 };
-use axum::http::StatusCode;
 use quell::binary::{JobInternals, LogReader, Piece, Streams};
 use quell::{Cursor, Error, Stream};
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 use quell::binary::responses::StartAnswer;
 use quell::binary::{Config, JobInternals};
 use quell::{
-    Background, Contain, Environment, Error, Filter, JobRequest, Limits, OnOwnerExit, Owner, ReadyCheck, ReadyRules,
-    RestartPolicy, Stdin, WaitFor,
+    Background, Contain, Environment, Error, Filter, JobRequest, Limits, OnOwnerExit, Owner, ReadyCheck,
+    ReadyRules, RestartPolicy, Stdin, WaitFor,
 };
 use serde::{Deserialize, Serialize};
 
@@ -166,7 +166,9 @@ fn request(body: StartBody, config: &Config) -> Result<JobRequest, Failure> {
     if body.command.first().is_none_or(String::is_empty) {
         return bad("command must begin with a program");
     }
-    if words().any(|word| word.contains('\0')) || body.env.keys().any(|key| key.is_empty() || key.contains('=')) {
+    if words().any(|word| word.contains('\0'))
+        || body.env.keys().any(|key| key.is_empty() || key.contains('='))
+    {
         return bad("no word or variable may have a NUL, and no variable's name may be empty or have a `=`");
     }
     let mut background = Background {
@@ -177,7 +179,12 @@ fn request(body: StartBody, config: &Config) -> Result<JobRequest, Failure> {
         pty: body.pty,
         max_log: body.max_log.unwrap_or(config.start.max_log),
         ready: ReadyCheck {
-            rules: ReadyRules { port: body.ready_port, log: body.ready_log, http: body.ready_http, cmd: None },
+            rules: ReadyRules {
+                port: body.ready_port,
+                log: body.ready_log,
+                http: body.ready_http,
+                cmd: None,
+            },
             interval: config.ready.interval,
             timeout: config.ready.timeout,
         },

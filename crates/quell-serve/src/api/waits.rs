@@ -56,7 +56,8 @@ impl Wait {
             let mut next = self.since[at];
             if let Some(pattern) = &self.log {
                 wanted = wanted.log(pattern)?.since(self.since[at]);
-                let end = LogQuery { since: Some(next), tail: Some(0), whole_lines: true, ..LogQuery::default() };
+                let end =
+                    LogQuery { since: Some(next), tail: Some(0), whole_lines: true, ..LogQuery::default() };
                 next = job.log_page(&end)?.end.cursor;
             }
             let mut waited = job.wait(&wanted, Some(Duration::ZERO))?;
@@ -90,7 +91,10 @@ impl Wait {
     }
 
     fn answer(self) -> Result<WaitAnswer, Error> {
-        let nothing = |job: &Job| job.wait(&WaitFor::end(), Some(Duration::ZERO)).map(|waited| Waited { met: Condition::Nothing, ..waited });
+        let nothing = |job: &Job| {
+            job.wait(&WaitFor::end(), Some(Duration::ZERO))
+                .map(|waited| Waited { met: Condition::Nothing, ..waited })
+        };
         let jobs = self.jobs.iter().zip(self.met).map(|(job, met)| met.map_or_else(|| nothing(job), Ok));
         Ok(WaitAnswer { jobs: jobs.collect::<Result<_, Error>>()? })
     }
@@ -104,7 +108,8 @@ pub async fn wait(call: Call) -> Reply {
     let (mut wait, _subscriptions) = pools::run(&state.pools.reads, move || {
         let query = &call.query;
         let access = call.access(&query.texts("job").join(" "), None)?;
-        let mut jobs = query.texts("job").iter().map(|name| access.quell.job(name)).collect::<Result<Vec<_>, _>>()?;
+        let mut jobs =
+            query.texts("job").iter().map(|name| access.quell.job(name)).collect::<Result<Vec<_>, _>>()?;
         jobs.sort_by_key(Job::id);
         jobs.dedup_by_key(|job| job.id());
         if jobs.is_empty() || jobs.len() > MOST {
@@ -121,7 +126,8 @@ pub async fn wait(call: Call) -> Reply {
             jobs.iter().try_for_each(JobInternals::check_has_logs)?;
         }
         let interest = if log.is_some() { Interest::Output } else { Interest::Records };
-        let subscriptions: Vec<_> = jobs.iter().map(|job| shared.hub.subscribe(job, interest, &rung)).collect();
+        let subscriptions: Vec<_> =
+            jobs.iter().map(|job| shared.hub.subscribe(job, interest, &rung)).collect();
         let (since, stall) = (query.cursor("since").unwrap_or_default(), query.wait("stall"));
         let wait = Wait {
             since: vec![since; jobs.len()],
@@ -178,11 +184,17 @@ pub async fn events(call: Call) -> Reply {
     let deadline = tokio::time::Instant::now() + call.query.wait("for").unwrap_or_default();
     let wanted = pools::run(&state.pools.reads, move || {
         let access = call.access("", None)?;
-        let jobs = call.query.texts("job").iter().map(|name| Ok(access.quell.job(name)?.id())).collect::<Result<Vec<JobId>, Error>>()?;
+        let jobs = call
+            .query
+            .texts("job")
+            .iter()
+            .map(|name| Ok(access.quell.job(name)?.id()))
+            .collect::<Result<Vec<JobId>, Error>>()?;
         Ok::<_, Error>((jobs, call.query.texts("kind")))
     });
     let (jobs, kinds) = wanted.await??;
-    let known = event_id(&after).filter(|(epoch, _)| *epoch == state.epoch.to_string()).map(|(_, number)| number);
+    let known =
+        event_id(&after).filter(|(epoch, _)| *epoch == state.epoch.to_string()).map(|(_, number)| number);
     let mut last = state.hub.last();
     let mut ending = state.ending.subscribe();
     let (mut next, mut reset) = match known {
