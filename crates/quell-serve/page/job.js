@@ -58,7 +58,7 @@ export class JobPage extends Component {
       if (ask && this.job()?.state === "stopping") asked(ask);
       this.setState({ events });
     }, () => {});
-    this.timer = setInterval(() => document.hidden || isLost() || this.job()?.state === "ended" || this.members(), 2000);
+    this.timer = setInterval(() => document.hidden || isLost() || !this.job() || this.job().state === "ended" || this.members(), 2000);
   }
 
   componentWillUnmount() {
