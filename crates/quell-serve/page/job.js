@@ -96,7 +96,8 @@ export class JobPage extends Component {
         const key = `${member.pid}.${member.start}`;
         const before = seen.get(key);
         const rate = before && now > before.at ? Math.max(0, (member.cpu - before.cpu) / (now - before.at)) : before?.rate;
-        next.set(key, { ...member, at: now, rate: member.cpu_rate ?? rate, late: before ? before.late : first && this.job()?.state === "stopping" });
+        // An orphan stays where it was in the tree.
+        next.set(key, { ...member, ppid: before?.ppid ?? member.ppid, at: now, rate: member.cpu_rate ?? rate, late: before ? before.late : first && this.job()?.state === "stopping" });
       }
       return { seen: next, first: true };
     });

@@ -85,7 +85,7 @@ function Fates({ receipt }) {
   })}${more > 0 && html`<div class="thead" role="row"><span role="cell"></span><span role="cell">and ${count(more)} more</span></div>`}</div>`;
 }
 
-/** The headline that `quell run` prints, from the facts of the receipt. */
+/** The receipt in one line, close to what `quell run` prints. */
 export function headline(receipt) {
   const at = (kind) => step(receipt, kind)?.at.toFixed(2);
   const seen = receipt.members.length + (receipt.members_omitted ?? 0);
@@ -114,5 +114,5 @@ ${left.length > 0 && html`<div class="left">${left.map((member) => html`<span><s
 <section><h2>What became of each</h2><${Fates} receipt=${receipt} /></section></div>
 <dl class="foot"><div><dt>The root's own outcome</dt><dd>${outcome(receipt.root.outcome) || "–"}</dd></div><div><dt>How it was held</dt><dd>${receipt.held.containment}, from before the first instruction. ${receipt.held.defeated_by?.length ? html`<details><summary>${plural(receipt.held.defeated_by.length, "way")} to defeat it</summary><ul>${receipt.held.defeated_by.map((way) => html`<li>${way}</li>`)}</ul></details>` : ""}</dd></div><div><dt>What it used</dt><dd>CPU ${span(receipt.usage.cpu_user + receipt.usage.cpu_system)}, most memory of one process ${bytes(receipt.usage.peak_process_memory)}${receipt.output ? `, output ${outputFacts(receipt.output)}` : ""}</dd></div></dl>
 ${receipt.warnings?.length > 0 && html`<div class="left warnings">${receipt.warnings.map((text) => html`<span>${text}</span>`)}</div>`}
-<div class="cli"><code class="grow">${line}</code><span class="muted">${receipt.verdict.kind === "gone" ? "as the command line says it" : "quell stop: exit code 5"}</span></div></article>`;
+<div class="cli"><code class="grow">${line}</code><span class="muted">${receipt.verdict.kind === "gone" ? "in one line" : "quell stop: exit code 5"}</span></div></article>`;
 }
