@@ -27,9 +27,14 @@ export class World {
   static async begin() {
     const world = new World();
     world.home = mkdtempSync(path.join(tmpdir(), "quell-browser-"));
-    world.port = await freePort();
-    await world.serve();
-    world.browser = await chromium.launch({ executablePath: process.env.CHROMIUM, args: ["--no-sandbox", "--disable-dev-shm-usage"] });
+    try {
+      world.port = await freePort();
+      await world.serve();
+      world.browser = await chromium.launch({ executablePath: process.env.CHROMIUM, args: ["--no-sandbox", "--disable-dev-shm-usage"] });
+    } catch (error) {
+      await world.end();
+      throw error;
+    }
     return world;
   }
 
@@ -108,7 +113,7 @@ export class World {
     } catch (error) {
       console.error(String(error));
     }
-    if (this.server.exitCode === null && this.server.signalCode === null) {
+    if (this.server && this.server.exitCode === null && this.server.signalCode === null) {
       this.server.kill("SIGCONT");
       await this.signal("SIGKILL");
     }
