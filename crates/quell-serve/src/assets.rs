@@ -10,9 +10,47 @@ use axum::http::{Response, StatusCode};
 use crate::answer::HttpFailure;
 use crate::call::{HttpCall, Reply};
 
+const HTML: &str = "text/html; charset=utf-8";
+const CSS: &str = "text/css; charset=utf-8";
+const JS: &str = "text/javascript; charset=utf-8";
+
+macro_rules! file {
+    ($name:literal, $kind:ident) => {
+        ($name, $kind, include_bytes!(concat!("../page/", $name)))
+    };
+}
+
 /// The files: path below `page/`, type, content. `index.html` is the page itself.
-const FILES: &[(&str, &str, &[u8])] =
-    &[("index.html", "text/html; charset=utf-8", include_bytes!("../page/index.html"))];
+const FILES: &[(&str, &str, &[u8])] = &[
+    file!("index.html", HTML),
+    file!("ansi.js", JS),
+    file!("api.js", JS),
+    file!("app.js", JS),
+    file!("clock.js", JS),
+    file!("events.js", JS),
+    file!("feed.js", JS),
+    file!("filter.js", JS),
+    file!("fleet.js", JS),
+    file!("history.js", JS),
+    file!("host.js", JS),
+    file!("hub.js", JS),
+    file!("job.js", JS),
+    file!("live.js", JS),
+    file!("log.js", JS),
+    file!("logwindow.js", JS),
+    file!("parts.js", JS),
+    file!("phase.js", JS),
+    file!("quell.css", CSS),
+    file!("receipt.js", JS),
+    file!("series.js", JS),
+    file!("sse.js", JS),
+    file!("stop.js", JS),
+    file!("words.js", JS),
+    file!("vendor/htm.mjs", JS),
+    file!("vendor/preact.mjs", JS),
+    file!("vendor/uPlot.iife.min.js", JS),
+    file!("vendor/uPlot.min.css", CSS),
+];
 
 /// What `index.html` has in the place of the hash.
 const PLACE: &str = "{hash}";
@@ -50,4 +88,31 @@ fn sent(kind: &'static str, content: Vec<u8>, cache: &'static str) -> Response<B
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static(cache));
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn each_file_of_the_page_is_served_and_named_with_the_hash_only_in_the_page_itself() {
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("page");
+        let mut found = BTreeSet::new();
+        for folder in ["", "vendor/"] {
+            for entry in std::fs::read_dir(page.join(folder)).unwrap() {
+                let name = format!("{folder}{}", entry.unwrap().file_name().to_str().unwrap());
+                if [".html", ".css", ".js", ".mjs"].iter().any(|end| name.ends_with(end)) {
+                    found.insert(name);
+                }
+            }
+        }
+        assert_eq!(found, FILES.iter().map(|(name, _, _)| (*name).to_owned()).collect());
+        for (name, _, content) in FILES {
+            let has_place = String::from_utf8_lossy(content).contains(&format!("/assets/{PLACE}/"));
+            assert_eq!(has_place, *name == "index.html", "{name}");
+        }
+    }
 }
