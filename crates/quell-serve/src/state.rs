@@ -48,13 +48,9 @@ pub struct State {
 
 /// What the server has done, for metrics.
 #[derive(Debug, Default)]
-<<<<<<< HEAD
-pub struct Counts {
+pub struct ServeCounts {
     /// The requests that were answered.
     pub requests: Requests,
-=======
-pub struct ServeCounts {
->>>>>>> w-serve
     /// Wrong or missing tokens.
     pub denied: AtomicU64,
     /// Streams whose client has missed events.
@@ -109,14 +105,6 @@ impl State {
         drop(streams);
         Ok(StreamPlace { state: self.clone(), token })
     }
-<<<<<<< HEAD
-=======
-
-    /// ServeCounts an error of quell's own.
-    pub fn note_failure(&self) {
-        self.counts.failed.fetch_add(1, Ordering::Relaxed);
-    }
->>>>>>> w-serve
 }
 
 /// Waits until the server is about to exit.
