@@ -29,6 +29,7 @@ mod status;
 mod stop;
 mod sweep;
 mod test;
+mod top;
 mod tree;
 mod wait;
 mod wrap;
@@ -79,6 +80,7 @@ pub fn carry_out(verb: CliCommand) -> ExitCode {
         CliCommand::Signal(args) => signal::signal(admitted, &args),
         CliCommand::Restart(args) => restart::restart(admitted, &args),
         CliCommand::List(args) => list::list(admitted, &args),
+        CliCommand::Top(args) => top::top(admitted, &args),
         CliCommand::Status(args) => status::status(admitted, &args),
         CliCommand::Tree(args) => tree::tree(admitted, &args),
         CliCommand::Stats(args) => stats::stats(admitted, &args),
