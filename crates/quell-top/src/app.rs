@@ -8,7 +8,7 @@ use ratatui::crossterm::event::Event;
 
 use crate::Left;
 use crate::page::{Page, PageMessage};
-use crate::row::Row;
+use crate::row::JobRow;
 use crate::stops::{Question, StopMessage, StopWanted, Stops};
 
 /// How long the order of the rows stays after a key: rows that move under the selection are stopped by mistake.
@@ -16,7 +16,7 @@ pub(crate) const HOLD: Duration = Duration::from_secs(3);
 
 /// What the screen is told.
 #[derive(Debug)]
-pub(crate) enum Message {
+pub(crate) enum ScreenMessage {
     /// Keys, the size of the terminal, its focus.
     Input(Event),
     /// The terminal can't be read any more.
@@ -24,7 +24,7 @@ pub(crate) enum Message {
     /// A signal has arrived.
     Signal(Signal),
     /// The jobs as they are now, and the limits of what needs attention.
-    Jobs(Vec<Row>, quell::AttentionRules),
+    Jobs(Vec<JobRow>, quell::AttentionRules),
     /// What live jobs use.
     Vitals(BTreeMap<JobId, Vitals>),
     /// Something could not be read.
@@ -37,7 +37,7 @@ pub(crate) enum Message {
 
 /// What is to be done outside.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Effect {
+pub(crate) enum ScreenEffect {
     Leave(Left),
     Suspend,
     Work(Work),
@@ -55,7 +55,7 @@ pub(crate) enum Work {
 /// The state of the screen.
 pub(crate) struct App {
     /// All jobs, in the order in which they are shown.
-    pub rows: Vec<Row>,
+    pub rows: Vec<JobRow>,
     pub selected: Option<JobId>,
     pub marked: BTreeSet<JobId>,
     pub filter: String,
@@ -97,46 +97,46 @@ impl App {
     }
 
     /// Takes a message. Returns what is to be done.
-    pub fn update(&mut self, message: Message, at: Instant) -> Vec<Effect> {
+    pub fn update(&mut self, message: ScreenMessage, at: Instant) -> Vec<ScreenEffect> {
         self.now = quell::binary::now();
         match message {
-            Message::Input(Event::Key(key)) => {
+            ScreenMessage::Input(Event::Key(key)) => {
                 self.touched = Some(at);
                 return self.on_key(key, at);
             }
-            Message::Input(Event::FocusGained) => return vec![Effect::Work(Work::Focus(true))],
-            Message::Input(Event::FocusLost) => return vec![Effect::Work(Work::Focus(false))],
+            ScreenMessage::Input(Event::FocusGained) => return vec![ScreenEffect::Work(Work::Focus(true))],
+            ScreenMessage::Input(Event::FocusLost) => return vec![ScreenEffect::Work(Work::Focus(false))],
             // A new size: the next frame has it.
-            Message::Input(_) => {}
-            Message::NoInput => return vec![Effect::Leave(Left::BySignal(Signal::HUP))],
-            Message::Signal(Signal::TSTP) => return vec![Effect::Suspend],
-            Message::Signal(signal) => return vec![Effect::Leave(Left::BySignal(signal))],
-            Message::Jobs(rows, rules) => {
+            ScreenMessage::Input(_) => {}
+            ScreenMessage::NoInput => return vec![ScreenEffect::Leave(Left::BySignal(Signal::HUP))],
+            ScreenMessage::Signal(Signal::TSTP) => return vec![ScreenEffect::Suspend],
+            ScreenMessage::Signal(signal) => return vec![ScreenEffect::Leave(Left::BySignal(signal))],
+            ScreenMessage::Jobs(rows, rules) => {
                 self.rules = rules;
                 self.set_rows(rows, at);
             }
-            Message::Vitals(vitals) => {
+            ScreenMessage::Vitals(vitals) => {
                 for row in &mut self.rows {
                     row.vitals = vitals.get(&row.view.id).cloned();
                 }
-                self.judge();
+                self.update_attention();
                 self.sort(at);
             }
-            Message::Problem(problem) => self.problem = Some(problem),
-            Message::Page(id, message) => {
+            ScreenMessage::Problem(problem) => self.problem = Some(problem),
+            ScreenMessage::Page(id, message) => {
                 if let Some(page) = self.page.as_mut().filter(|page| page.id == id) {
                     page.update(message);
                 }
             }
-            Message::Stop(id, message) => {
-                let name = self.row(id).map_or_else(|| id.to_string(), Row::name);
+            ScreenMessage::Stop(id, message) => {
+                let name = self.row(id).map_or_else(|| id.to_string(), JobRow::name);
                 self.stops.update(id, &name, message);
             }
         }
         Vec::new()
     }
 
-    fn set_rows(&mut self, mut rows: Vec<Row>, at: Instant) {
+    fn set_rows(&mut self, mut rows: Vec<JobRow>, at: Instant) {
         let shown: Vec<JobId> = self.visible().map(|row| row.view.id).collect();
         for row in &mut rows {
             row.vitals = self.row(row.view.id).and_then(|old| old.vitals.clone()).filter(|_| !row.is_over());
@@ -145,7 +145,7 @@ impl App {
         let place = |id| self.rows.iter().position(|old| old.view.id == id).unwrap_or(usize::MAX);
         rows.sort_by_key(|row| place(row.view.id));
         (self.rows, self.is_read, self.problem) = (rows, true, None);
-        self.judge();
+        self.update_attention();
         self.sort(at);
         let exists: BTreeSet<JobId> = self.rows.iter().map(|row| row.view.id).collect();
         self.marked.retain(|id| exists.contains(id));
@@ -158,7 +158,7 @@ impl App {
     }
 
     /// Decides again what needs attention.
-    fn judge(&mut self) {
+    fn update_attention(&mut self) {
         for row in &mut self.rows {
             row.attention = attention(&row.view, row.vitals.as_ref(), &row.facts, &self.rules, self.now);
         }
@@ -176,12 +176,12 @@ impl App {
         is_touched || self.question.is_some() || !self.marked.is_empty()
     }
 
-    pub fn row(&self, id: JobId) -> Option<&Row> {
+    pub fn row(&self, id: JobId) -> Option<&JobRow> {
         self.rows.iter().find(|row| row.view.id == id)
     }
 
     /// The rows that the filter leaves.
-    pub fn visible(&self) -> impl Iterator<Item = &Row> {
+    pub fn visible(&self) -> impl Iterator<Item = &JobRow> {
         self.rows.iter().filter(|row| row.matches(&self.filter))
     }
 

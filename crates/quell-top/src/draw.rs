@@ -10,7 +10,7 @@ use ratatui::widgets::{Clear, Paragraph};
 
 use crate::app::App;
 use crate::keys::{FLEET_KEYS, PAGE_KEYS};
-use crate::row::Row;
+use crate::row::JobRow;
 
 mod page;
 
@@ -65,7 +65,7 @@ fn headline(app: &App, columns: usize) -> Line<'static> {
         |count: usize, one: &str, more: &str| format!("{count} {}", if count == 1 { one } else { more });
     let mut spans = vec![
         Span::styled("quell top", bold()),
-        Span::raw(format!("  {} live, {processes} processes", plural(live, "job", "jobs"))),
+        Span::raw(format!("  {} live, {}", plural(live, "job", "jobs"), counted(&processes.to_string()))),
     ];
     if needy > 0 {
         spans.push(Span::raw(", "));
@@ -136,7 +136,7 @@ impl Columns {
 fn fleet(frame: &mut Frame<'_>, app: &mut App, area: Rect) {
     let columns = Columns::of(usize::from(area.width));
     app.room = usize::from(area.height.saturating_sub(1)).max(1);
-    let rows: Vec<&Row> = app.visible().collect();
+    let rows: Vec<&JobRow> = app.visible().collect();
     if rows.is_empty() {
         let text = match (app.is_read, app.rows.is_empty()) {
             (false, _) => "reading the jobs",
@@ -168,7 +168,7 @@ fn heading(columns: &Columns) -> String {
     text + "  NOTE"
 }
 
-fn row_line(app: &App, row: &Row, columns: &Columns) -> Line<'static> {
+fn row_line(app: &App, row: &JobRow, columns: &Columns) -> Line<'static> {
     let is_marked = app.marked.contains(&row.view.id);
     let mark = match (is_marked, &row.attention) {
         (true, _) => Span::styled("* ", color(ACCENT)),
@@ -194,7 +194,7 @@ fn row_line(app: &App, row: &Row, columns: &Columns) -> Line<'static> {
     ])
 }
 
-fn state_style(row: &Row) -> Style {
+fn state_style(row: &JobRow) -> Style {
     match StateWords::of(&row.view).look {
         StateLook::Running | StateLook::Ready => color(OK),
         StateLook::Starting | StateLook::Stopping | StateLook::Waiting => color(ACT),
@@ -216,6 +216,11 @@ fn help(frame: &mut Frame<'_>, keys: &[(&str, &str)], area: Rect) {
         .collect();
     frame.render_widget(Clear, area);
     frame.render_widget(Paragraph::new(lines), area);
+}
+
+/// A number of processes in words.
+fn counted(processes: &str) -> String {
+    format!("{processes} process{}", if processes == "1" { "" } else { "es" })
 }
 
 /// The text in exactly this many columns.

@@ -6,7 +6,7 @@ use quell::Signal;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use crate::Left;
-use crate::app::{App, Effect, Work};
+use crate::app::{App, ScreenEffect, Work};
 use crate::page::Page;
 use crate::stops::{Question, StopWanted};
 
@@ -36,14 +36,14 @@ pub(crate) const PAGE_KEYS: [(&str, &str); 7] = [
 ];
 
 impl App {
-    pub(crate) fn on_key(&mut self, key: KeyEvent, at: Instant) -> Vec<Effect> {
+    pub(crate) fn on_key(&mut self, key: KeyEvent, at: Instant) -> Vec<ScreenEffect> {
         if key.kind == KeyEventKind::Release {
             return Vec::new();
         }
         if key.modifiers.contains(KeyModifiers::CONTROL) {
             return match key.code {
-                KeyCode::Char('c') => vec![Effect::Leave(Left::ByUser)],
-                KeyCode::Char('z') => vec![Effect::Suspend],
+                KeyCode::Char('c') => vec![ScreenEffect::Leave(Left::ByUser)],
+                KeyCode::Char('z') => vec![ScreenEffect::Suspend],
                 _ => Vec::new(),
             };
         }
@@ -59,7 +59,7 @@ impl App {
             return Vec::new();
         }
         match key.code {
-            KeyCode::Char('q') => return vec![Effect::Leave(Left::ByUser)],
+            KeyCode::Char('q') => return vec![ScreenEffect::Leave(Left::ByUser)],
             KeyCode::Char('?') => self.is_help = true,
             KeyCode::Char('x') => self.ask_for_stop(at),
             code if self.page.is_some() => return self.on_page_key(code),
@@ -68,7 +68,7 @@ impl App {
         Vec::new()
     }
 
-    fn on_fleet_key(&mut self, code: KeyCode) -> Vec<Effect> {
+    fn on_fleet_key(&mut self, code: KeyCode) -> Vec<ScreenEffect> {
         let page = isize::try_from(self.room.max(1)).unwrap_or(isize::MAX);
         match code {
             KeyCode::Char('j') | KeyCode::Down => self.select(1),
@@ -91,7 +91,7 @@ impl App {
             KeyCode::Enter | KeyCode::Char('l') => {
                 if let Some(id) = self.selected {
                     self.page = Some(Page::new(id));
-                    return vec![Effect::Work(Work::OpenPage(id))];
+                    return vec![ScreenEffect::Work(Work::OpenPage(id))];
                 }
             }
             _ => {}
@@ -99,7 +99,7 @@ impl App {
         Vec::new()
     }
 
-    fn on_page_key(&mut self, code: KeyCode) -> Vec<Effect> {
+    fn on_page_key(&mut self, code: KeyCode) -> Vec<ScreenEffect> {
         let Some(page) = &mut self.page else { return Vec::new() };
         let all = isize::try_from(self.room.max(1)).unwrap_or(isize::MAX);
         match code {
@@ -112,7 +112,7 @@ impl App {
             KeyCode::Char('f') => page.is_following = !page.is_following,
             KeyCode::Esc | KeyCode::Backspace => {
                 self.page = None;
-                return vec![Effect::Work(Work::ClosePage)];
+                return vec![ScreenEffect::Work(Work::ClosePage)];
             }
             _ => {}
         }
@@ -154,7 +154,7 @@ impl App {
         self.question = Some(Question::new(named));
     }
 
-    fn on_answer(&mut self, code: KeyCode) -> Vec<Effect> {
+    fn on_answer(&mut self, code: KeyCode) -> Vec<ScreenEffect> {
         let Some(question) = &self.question else { return Vec::new() };
         let is_yes = match code {
             KeyCode::Char('y' | 'Y') => true,
@@ -167,7 +167,7 @@ impl App {
         self.marked.clear();
         let wanted = if question.is_kill { StopWanted::Kill } else { StopWanted::Stop };
         self.stops.begin(&question);
-        question.targets.iter().map(|id| Effect::Work(Work::Stop(*id, wanted))).collect()
+        question.targets.iter().map(|id| ScreenEffect::Work(Work::Stop(*id, wanted))).collect()
     }
 }
 

@@ -1,9 +1,9 @@
 //! `quell top`: all jobs of a user, live in a terminal.
 //!
 //! ```text
-//! input, signals ─┐                       ┌─ draw/    what is on the screen, from `App` alone
-//! watch (inotify) ┼─ Message ─▶ App ──────┤
-//! vitals, page    │           (no I/O)    └─ Effect ─▶ Workers: threads for stops, pages, vitals
+//! input, signals ─┐                             ┌─ draw    what is on the screen, from `App` alone
+//! watch (inotify) ┼─ ScreenMessage ─▶ App ──────┤
+//! vitals, page    │             (no I/O)        └─ ScreenEffect ─▶ Workers: threads for stops, pages, vitals
 //! stops ──────────┘
 //! ```
 //!
@@ -30,9 +30,9 @@ use std::time::{Duration, Instant};
 
 use quell::{AttentionRules, Quell, Signal};
 
-pub use row::Row;
+pub use row::JobRow;
 
-use app::{App, Effect};
+use app::{App, ScreenEffect};
 use screen::Screen;
 use work::Workers;
 
@@ -55,7 +55,7 @@ pub fn has_screen() -> bool {
 }
 
 /// The rows as they are now, for a table. The rates of the CPU are over this call, which takes a quarter of a second if a job lives.
-pub fn rows(quell: &Quell, rules: &AttentionRules) -> quell::Result<Vec<Row>> {
+pub fn rows(quell: &Quell, rules: &AttentionRules) -> quell::Result<Vec<JobRow>> {
     work::rows_once(quell, rules)
 }
 
@@ -82,17 +82,17 @@ pub fn run(quell: &Quell, rules: AttentionRules) -> io::Result<Left> {
         let effects = match message {
             Ok(message) => app.update(message, Instant::now()),
             Err(RecvTimeoutError::Timeout) => continue,
-            Err(RecvTimeoutError::Disconnected) => vec![Effect::Leave(Left::ByUser)],
+            Err(RecvTimeoutError::Disconnected) => vec![ScreenEffect::Leave(Left::ByUser)],
         };
         is_changed = true;
         for effect in effects {
             match effect {
-                Effect::Leave(left) => {
+                ScreenEffect::Leave(left) => {
                     drop(screen);
                     return Ok(left);
                 }
-                Effect::Suspend => screen.suspend()?,
-                Effect::Work(work) => workers.carry_out(work),
+                ScreenEffect::Suspend => screen.suspend()?,
+                ScreenEffect::Work(work) => workers.carry_out(work),
             }
         }
     }

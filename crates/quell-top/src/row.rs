@@ -9,7 +9,7 @@ use crate::sgr;
 
 /// A job with everything that its line shows.
 #[derive(Clone, Debug)]
-pub struct Row {
+pub struct JobRow {
     /// The job.
     pub view: JobView,
     /// What it uses, if it lives.
@@ -20,7 +20,7 @@ pub struct Row {
     pub attention: Option<Attention>,
 }
 
-impl Row {
+impl JobRow {
     /// Its name, or the end of its id, which differs most from that of others.
     pub fn name(&self) -> String {
         let id = self.view.id.to_string();

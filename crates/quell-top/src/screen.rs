@@ -46,7 +46,9 @@ impl Screen {
         leave();
         quell::binary::stop_self();
         show()?;
-        self.terminal.clear()
+        // Not `clear`, which asks the terminal for its cursor: the answer would come to the thread that reads keys.
+        self.terminal = Terminal::new(CrosstermBackend::new(stdout()))?;
+        Ok(())
     }
 }
 

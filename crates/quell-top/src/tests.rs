@@ -9,9 +9,9 @@ use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
 use serde_json::json;
 
-use crate::app::{App, Effect, HOLD, Message, Work};
+use crate::app::{App, HOLD, ScreenEffect, ScreenMessage, Work};
 use crate::page::PageMessage;
-use crate::row::Row;
+use crate::row::JobRow;
 use crate::stops::{StopMessage, StopWanted};
 use crate::{Left, draw};
 
@@ -20,7 +20,7 @@ fn time(seconds_ago: i64) -> Timestamp {
 }
 
 /// A job by what is special about it.
-fn job(number: u64, name: &str, more: serde_json::Value) -> Row {
+fn job(number: u64, name: &str, more: serde_json::Value) -> JobRow {
     let id = format!("01K0000000000000000000000{number}");
     let mut view = json!({
         "id": id, "name": name, "mode": "start", "command": ["npm", "run", name], "cwd": "/work", "state": "running",
@@ -29,7 +29,7 @@ fn job(number: u64, name: &str, more: serde_json::Value) -> Row {
     let (to, from) = (view.as_object_mut().unwrap(), more.as_object().unwrap());
     to.extend(from.clone());
     let view: JobView = serde_json::from_value(view).unwrap();
-    Row { view, vitals: None, facts: Default::default(), attention: None }
+    JobRow { view, vitals: None, facts: Default::default(), attention: None }
 }
 
 fn vitals(cpu: f64, processes: u64, line: &str) -> Vitals {
@@ -52,16 +52,16 @@ fn fleet() -> (App, Vec<JobId>) {
         job(
             5,
             "lint",
-            json!({"state": "ended", "ended": time(60), "cause": "own_exit", "verdict": {"kind": "gone"},
+            json!({"state": "ended", "ended": time(150), "cause": "own_exit", "verdict": {"kind": "gone"},
             "outcome": {"kind": "exited", "code": 1}}),
         ),
     ];
     let ids: Vec<JobId> = rows.iter().map(|row| row.view.id).collect();
     let mut app = App::new();
-    app.update(Message::Jobs(rows, AttentionRules::default()), Instant::now());
+    app.update(ScreenMessage::Jobs(rows, AttentionRules::default()), Instant::now());
     let lines = ["GET \u{1b}[32m/index\u{1b}[0m 200", "fetching\u{1b}]0;x\u{7}", "left", "test 7", ""];
     let of = |at: usize| (ids[at], vitals(at as f64 / 4.0, at as u64 + 1, lines[at]));
-    app.update(Message::Vitals((0..4).map(of).collect::<BTreeMap<_, _>>()), Instant::now());
+    app.update(ScreenMessage::Vitals((0..4).map(of).collect::<BTreeMap<_, _>>()), Instant::now());
     app.selected = Some(ids[0]);
     (app, ids)
 }
@@ -80,9 +80,9 @@ fn shown(app: &mut App, columns: u16, rows: u16) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-fn press(app: &mut App, keys: &[KeyCode]) -> Vec<Effect> {
+fn press(app: &mut App, keys: &[KeyCode]) -> Vec<ScreenEffect> {
     let press = |key: &KeyCode| {
-        app.update(Message::Input(Event::Key(KeyEvent::new(*key, KeyModifiers::NONE))), Instant::now())
+        app.update(ScreenMessage::Input(Event::Key(KeyEvent::new(*key, KeyModifiers::NONE))), Instant::now())
     };
     keys.iter().flat_map(press).collect()
 }
@@ -100,7 +100,10 @@ fn no_size_makes_it_panic() {
     for is_page in [false, true] {
         if is_page {
             press(&mut app, &[KeyCode::Enter]);
-            app.update(Message::Page(ids[0], PageMessage::Output(vec!["x".repeat(300); 5])), Instant::now());
+            app.update(
+                ScreenMessage::Page(ids[0], PageMessage::Output(vec!["x".repeat(300); 5])),
+                Instant::now(),
+            );
         }
         for is_help in [false, true] {
             app.is_help = is_help;
@@ -115,7 +118,7 @@ fn no_size_makes_it_panic() {
 fn an_empty_home_says_how_to_begin() {
     let mut app = App::new();
     assert!(shown(&mut app, 60, 4).contains("reading the jobs"));
-    app.update(Message::Jobs(Vec::new(), AttentionRules::default()), Instant::now());
+    app.update(ScreenMessage::Jobs(Vec::new(), AttentionRules::default()), Instant::now());
     assert!(shown(&mut app, 60, 4).contains("no jobs yet; `quell start -- CMD` starts one"));
 }
 
@@ -130,10 +133,10 @@ fn the_order_is_held_after_a_key_and_the_selection_stays_on_its_job() {
     let mut rows = app.rows.clone();
     rows.reverse();
     rows.push(job(6, "late", json!({"state": "lost", "created": time(1)})));
-    app.update(Message::Jobs(rows.clone(), AttentionRules::default()), started);
+    app.update(ScreenMessage::Jobs(rows.clone(), AttentionRules::default()), started);
     assert_eq!(order(&app)[..5], before[..], "the new job is the last");
     assert_eq!((app.selected, order(&app)[5].as_str()), (selected, "late"));
-    app.update(Message::Jobs(rows, AttentionRules::default()), Instant::now() + HOLD);
+    app.update(ScreenMessage::Jobs(rows, AttentionRules::default()), Instant::now() + HOLD);
     assert_eq!(order(&app)[0], "late", "it needs attention and is the newest");
     assert_eq!(app.selected, selected);
     assert!(ids.contains(&selected.unwrap()));
@@ -156,18 +159,18 @@ fn enter_confirms_the_stop_of_one_job_and_never_of_several() {
     let (mut app, ids) = fleet();
     assert_eq!(press(&mut app, &[KeyCode::Char('x')]), []);
     insta::assert_snapshot!("question_one", shown(&mut app, 80, 8));
-    let stop = |at: usize, wanted| Effect::Work(Work::Stop(ids[at], wanted));
+    let stop = |at: usize, wanted| ScreenEffect::Work(Work::Stop(ids[at], wanted));
     assert_eq!(press(&mut app, &[KeyCode::Enter]), [stop(0, StopWanted::Stop)]);
     app.marked = [ids[0], ids[2], ids[4]].into();
     press(&mut app, &[KeyCode::Char('x')]);
     insta::assert_snapshot!("question_several", shown(&mut app, 80, 8));
     assert_eq!(press(&mut app, &[KeyCode::Enter]), [], "the default is no");
     press(&mut app, &[KeyCode::Char('x')]);
-    let both: Vec<Effect> = app
+    let both: Vec<ScreenEffect> = app
         .rows
         .iter()
         .filter(|row| [ids[0], ids[2]].contains(&row.view.id))
-        .map(|row| Effect::Work(Work::Stop(row.view.id, StopWanted::Stop)))
+        .map(|row| ScreenEffect::Work(Work::Stop(row.view.id, StopWanted::Stop)))
         .collect();
     assert_eq!(press(&mut app, &[KeyCode::Char('y')]), both, "not the one that has ended");
 }
@@ -177,8 +180,14 @@ fn the_target_of_a_stop_is_fixed_when_the_question_opens() {
     let (mut app, ids) = fleet();
     press(&mut app, &[KeyCode::Char('x')]);
     app.selected = Some(ids[2]);
-    app.update(Message::Jobs(vec![job(3, "build", json!({}))], AttentionRules::default()), Instant::now());
-    assert_eq!(press(&mut app, &[KeyCode::Char('y')]), [Effect::Work(Work::Stop(ids[0], StopWanted::Stop))]);
+    app.update(
+        ScreenMessage::Jobs(vec![job(3, "build", json!({}))], AttentionRules::default()),
+        Instant::now(),
+    );
+    assert_eq!(
+        press(&mut app, &[KeyCode::Char('y')]),
+        [ScreenEffect::Work(Work::Stop(ids[0], StopWanted::Stop))]
+    );
 }
 
 #[test]
@@ -188,25 +197,25 @@ fn a_second_x_asks_whether_to_kill_and_the_receipt_is_shown() {
     insta::assert_snapshot!("question_kill", shown(&mut app, 80, 8));
     assert_eq!(press(&mut app, &[KeyCode::Enter]), [], "a kill is never the default");
     let killed = press(&mut app, &[KeyCode::Char('x'), KeyCode::Char('y')]);
-    assert_eq!(killed, [Effect::Work(Work::Stop(ids[0], StopWanted::Kill))]);
+    assert_eq!(killed, [ScreenEffect::Work(Work::Stop(ids[0], StopWanted::Kill))]);
     let headline = "stopped: 1 process, \u{1b}[31m0 left".to_owned();
-    app.update(Message::Stop(ids[0], StopMessage::Ended(headline)), Instant::now());
+    app.update(ScreenMessage::Stop(ids[0], StopMessage::Ended(headline)), Instant::now());
     assert!(shown(&mut app, 80, 8).contains("web: stopped: 1 process, \\x1b[31m0 left"));
 }
 
 #[test]
 fn the_page_of_a_job_follows_its_output() {
     let (mut app, ids) = fleet();
-    assert_eq!(press(&mut app, &[KeyCode::Enter]), [Effect::Work(Work::OpenPage(ids[0]))]);
+    assert_eq!(press(&mut app, &[KeyCode::Enter]), [ScreenEffect::Work(Work::OpenPage(ids[0]))]);
     let lines = (0..30).map(|line| format!("\u{1b}[3{}mline {line}\u{1b}[2J", line % 8)).collect();
-    app.update(Message::Page(ids[0], PageMessage::Output(lines)), Instant::now());
+    app.update(ScreenMessage::Page(ids[0], PageMessage::Output(lines)), Instant::now());
     insta::assert_snapshot!("page", shown(&mut app, 80, 14));
     press(&mut app, &[KeyCode::Char('k')]);
-    app.update(Message::Page(ids[0], PageMessage::Output(vec!["newest".into()])), Instant::now());
+    app.update(ScreenMessage::Page(ids[0], PageMessage::Output(vec!["newest".into()])), Instant::now());
     assert!(!shown(&mut app, 80, 14).contains("newest"), "scrolling up ends the following");
     press(&mut app, &[KeyCode::Char('G')]);
     assert!(shown(&mut app, 80, 14).contains("newest"));
-    assert_eq!(press(&mut app, &[KeyCode::Esc]), [Effect::Work(Work::ClosePage)]);
+    assert_eq!(press(&mut app, &[KeyCode::Esc]), [ScreenEffect::Work(Work::ClosePage)]);
 }
 
 #[test]
@@ -221,9 +230,9 @@ fn help_has_the_keys_of_this_view() {
 #[test]
 fn leaving_and_suspending_need_one_key() {
     let (mut app, _) = fleet();
-    assert_eq!(press(&mut app, &[KeyCode::Char('q')]), [Effect::Leave(Left::ByUser)]);
-    for (key, effect) in [('c', Effect::Leave(Left::ByUser)), ('z', Effect::Suspend)] {
+    assert_eq!(press(&mut app, &[KeyCode::Char('q')]), [ScreenEffect::Leave(Left::ByUser)]);
+    for (key, effect) in [('c', ScreenEffect::Leave(Left::ByUser)), ('z', ScreenEffect::Suspend)] {
         let event = Event::Key(KeyEvent::new(KeyCode::Char(key), KeyModifiers::CONTROL));
-        assert_eq!(app.update(Message::Input(event), Instant::now()), [effect]);
+        assert_eq!(app.update(ScreenMessage::Input(event), Instant::now()), [effect]);
     }
 }

@@ -12,10 +12,10 @@ use quell::{
     StopOptions, VitalsSampler, attention, attention_order,
 };
 
-use crate::app::{Message, Work};
+use crate::app::{ScreenMessage, Work};
 use crate::keys::SIGNALS;
 use crate::page::{LINES, PageMessage};
-use crate::row::Row;
+use crate::row::JobRow;
 use crate::stops::{StopMessage, StopWanted};
 
 /// How many finished jobs are shown.
@@ -44,7 +44,7 @@ enum ToSampler {
 /// All threads.
 pub(crate) struct Workers {
     quell: Quell,
-    send: Sender<Message>,
+    send: Sender<ScreenMessage>,
     sampler: Sender<ToSampler>,
     /// Ends the threads of the open page.
     page: Option<Interrupt>,
@@ -52,7 +52,7 @@ pub(crate) struct Workers {
 
 impl Workers {
     /// Starts those that always run. Before: this process has one thread, so that the signals are blocked in all of them.
-    pub fn start(quell: &Quell, rules: AttentionRules, send: Sender<Message>) -> io::Result<Self> {
+    pub fn start(quell: &Quell, rules: AttentionRules, send: Sender<ScreenMessage>) -> io::Result<Self> {
         let signals = SignalFd::new(&SIGNALS)?;
         let (sampler, to_sampler) = channel();
         let (to, sampled, of) = (send.clone(), quell.clone(), quell.clone());
@@ -63,16 +63,16 @@ impl Workers {
         spawn("top-signals", move || {
             while poll_until(&[Polled::Read(signals.as_fd())], None).is_ok() {
                 while let Some(info) = signals.next() {
-                    let _ = to.send(Message::Signal(info.signal));
+                    let _ = to.send(ScreenMessage::Signal(info.signal));
                 }
             }
         })?;
         let to = send.clone();
         spawn("top-input", move || {
             while let Ok(event) = ratatui::crossterm::event::read() {
-                let _ = to.send(Message::Input(event));
+                let _ = to.send(ScreenMessage::Input(event));
             }
-            let _ = to.send(Message::NoInput);
+            let _ = to.send(ScreenMessage::NoInput);
         })?;
         Ok(Self { quell: quell.clone(), send, sampler, page: None })
     }
@@ -83,15 +83,15 @@ impl Workers {
                 let (job, send) = (self.quell.job_with(id), self.send.clone());
                 let to = send.clone();
                 let stopping =
-                    spawn("top-stop", move || drop(to.send(Message::Stop(id, stop(&job, wanted)))));
+                    spawn("top-stop", move || drop(to.send(ScreenMessage::Stop(id, stop(&job, wanted)))));
                 if let Err(error) = stopping {
-                    let _ = send.send(Message::Stop(id, StopMessage::Failed(error.to_string())));
+                    let _ = send.send(ScreenMessage::Stop(id, StopMessage::Failed(error.to_string())));
                 }
             }
             Work::OpenPage(id) => {
                 self.close_page();
                 if let Err(error) = self.open_page(id) {
-                    let _ = self.send.send(Message::Page(id, PageMessage::NoOutput(error.to_string())));
+                    let _ = self.send.send(ScreenMessage::Page(id, PageMessage::NoOutput(error.to_string())));
                 }
             }
             Work::ClosePage => self.close_page(),
@@ -112,7 +112,7 @@ impl Workers {
         let (job, to, until) = (self.quell.job_with(id), self.send.clone(), interrupt.clone());
         spawn("top-log", move || {
             if let Err(error) = follow(&job, &until, &to) {
-                let _ = to.send(Message::Page(id, PageMessage::NoOutput(error.to_string())));
+                let _ = to.send(ScreenMessage::Page(id, PageMessage::NoOutput(error.to_string())));
             }
         })
         .map_err(failed)?;
@@ -126,19 +126,19 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
 }
 
 /// The jobs, with what decides whether they need attention. The vitals are missing.
-fn read_rows(quell: &Quell, rules: &AttentionRules) -> quell::Result<Vec<Row>> {
+fn read_rows(quell: &Quell, rules: &AttentionRules) -> quell::Result<Vec<JobRow>> {
     let filter = Filter { limit: Some(FINISHED), ..Filter::default() };
     let jobs = quell.list(&filter)?.jobs;
     let row = |view: JobView| {
         // Facts that can't be read are missing: the job may have been removed.
         let facts = quell.attention_facts(&view, rules).unwrap_or_default();
-        Row { view, vitals: None, facts, attention: None }
+        JobRow { view, vitals: None, facts, attention: None }
     };
     Ok(jobs.into_iter().map(row).collect())
 }
 
 /// The rows for one table.
-pub(crate) fn rows_once(quell: &Quell, rules: &AttentionRules) -> quell::Result<Vec<Row>> {
+pub(crate) fn rows_once(quell: &Quell, rules: &AttentionRules) -> quell::Result<Vec<JobRow>> {
     let mut rows = read_rows(quell, rules)?;
     let views: Vec<JobView> = rows.iter().map(|row| row.view.clone()).collect();
     let mut sampler = VitalsSampler::new(quell);
@@ -158,7 +158,7 @@ pub(crate) fn rows_once(quell: &Quell, rules: &AttentionRules) -> quell::Result<
 }
 
 /// Reads the jobs after each change of one of them.
-fn watch(quell: &Quell, rules: AttentionRules, to: &Sender<Message>, sampler: &Sender<ToSampler>) {
+fn watch(quell: &Quell, rules: AttentionRules, to: &Sender<ScreenMessage>, sampler: &Sender<ToSampler>) {
     let mut events: Option<EventWatch> = None;
     loop {
         let began = Instant::now();
@@ -172,13 +172,13 @@ fn watch(quell: &Quell, rules: AttentionRules, to: &Sender<Message>, sampler: &S
                 let live =
                     rows.iter().map(|row| row.view.clone()).filter(|view| view.state != JobState::Ended);
                 let _ = sampler.send(ToSampler::Jobs(live.collect()));
-                if to.send(Message::Jobs(rows, rules)).is_err() {
+                if to.send(ScreenMessage::Jobs(rows, rules)).is_err() {
                     return;
                 }
                 watch
             }
             Err(error) => {
-                let _ = to.send(Message::Problem(error.to_string()));
+                let _ = to.send(ScreenMessage::Problem(error.to_string()));
                 std::thread::sleep(AFTER_ERROR);
                 continue;
             }
@@ -192,7 +192,7 @@ fn watch(quell: &Quell, rules: AttentionRules, to: &Sender<Message>, sampler: &S
 }
 
 /// Samples the live jobs once a second while there are any and the terminal has the focus, or had it a minute ago.
-fn sample(quell: &Quell, from: &Receiver<ToSampler>, to: &Sender<Message>) {
+fn sample(quell: &Quell, from: &Receiver<ToSampler>, to: &Sender<ScreenMessage>) {
     let (mut sampler, mut jobs, mut unfocused) = (VitalsSampler::new(quell), Vec::new(), None::<Instant>);
     let mut next = Instant::now();
     loop {
@@ -216,7 +216,7 @@ fn sample(quell: &Quell, from: &Receiver<ToSampler>, to: &Sender<Message>) {
                 let began = Instant::now();
                 // A policy that does not allow it leaves the columns empty.
                 let vitals = sampler.sample(&jobs).unwrap_or_else(|_| BTreeMap::new());
-                if to.send(Message::Vitals(vitals)).is_err() {
+                if to.send(ScreenMessage::Vitals(vitals)).is_err() {
                     return;
                 }
                 next = Instant::now() + (began.elapsed() * SHARE).max(SAMPLE);
@@ -242,7 +242,7 @@ fn stop(job: &Job, wanted: StopWanted) -> StopMessage {
 }
 
 /// Sends the end of the output, and all that follows, until `until` is raised or the job has ended.
-fn follow(job: &Job, until: &Interrupt, to: &Sender<Message>) -> quell::Result<()> {
+fn follow(job: &Job, until: &Interrupt, to: &Sender<ScreenMessage>) -> quell::Result<()> {
     job.check_has_logs()?;
     let failed = |error: io::Error| quell::Error::Io { path: job.dir().dir().to_owned(), error };
     let mut watch = Watch::new().map_err(failed)?;
@@ -261,7 +261,7 @@ fn follow(job: &Job, until: &Interrupt, to: &Sender<Message>) -> quell::Result<(
         cursor = Some(read.cursor);
         if !read.lines.is_empty() {
             let lines = read.lines.into_iter().map(|line| line.text).collect();
-            if to.send(Message::Page(job.id(), PageMessage::Output(lines))).is_err() {
+            if to.send(ScreenMessage::Page(job.id(), PageMessage::Output(lines))).is_err() {
                 return Ok(());
             }
         }
@@ -275,7 +275,7 @@ fn follow(job: &Job, until: &Interrupt, to: &Sender<Message>) -> quell::Result<(
 }
 
 /// Sends the processes of the job every two seconds, and its receipt after the end.
-fn tree(job: &Job, until: &Interrupt, to: &Sender<Message>) {
+fn tree(job: &Job, until: &Interrupt, to: &Sender<ScreenMessage>) {
     while !until.is_raised() {
         let (message, is_over) = match job.tree() {
             Ok(ProcessTree::Alive(_, members)) => (Some(PageMessage::Members(members)), false),
@@ -283,7 +283,8 @@ fn tree(job: &Job, until: &Interrupt, to: &Sender<Message>) {
             // It is between two runs, or its keeper is stopped by a signal.
             Err(_) => (None, false),
         };
-        if message.is_some_and(|message| to.send(Message::Page(job.id(), message)).is_err()) || is_over {
+        if message.is_some_and(|message| to.send(ScreenMessage::Page(job.id(), message)).is_err()) || is_over
+        {
             return;
         }
         let _ = poll_until(&[Polled::Read(until.as_fd())], Some(Instant::now() + TREE));

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use quell::{AttentionRules, Error, Filter, StateLook, StateWords};
-use quell_top::{Left, Row};
+use quell_top::{JobRow, Left};
 
 use super::{Admitted, envelope, fail};
 use crate::args::TopArgs;
@@ -38,7 +38,7 @@ fn show(admitted: Admitted, args: &TopArgs) -> Result<ExitCode, Error> {
     }
 }
 
-fn table(rows: &[Row]) -> String {
+fn table(rows: &[JobRow]) -> String {
     let now = quell::binary::now();
     let headings = ["NAME", "STATE", "PROCS", "AGE", "CPU", "MEM", "OUT", "NOTE"];
     let mut table = Table::new(headings, &[2, 3, 4, 5, 6]);
@@ -57,7 +57,7 @@ fn table(rows: &[Row]) -> String {
     table.lines(Reader::of_stdout())
 }
 
-fn style(row: &Row) -> Style {
+fn style(row: &JobRow) -> Style {
     match StateWords::of(&row.view).look {
         StateLook::Running | StateLook::Ready => Style::Good,
         StateLook::Starting | StateLook::Stopping | StateLook::Waiting | StateLook::RootExited => Style::Busy,

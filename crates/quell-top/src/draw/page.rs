@@ -7,9 +7,9 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
-use super::{WARN, bold, color, cut, faint, state_style};
+use super::{WARN, bold, color, counted, cut, faint, state_style};
 use crate::app::App;
-use crate::row::{Row, bytes};
+use crate::row::{JobRow, bytes};
 
 /// How many processes of the tree are shown, and how many lines of a receipt.
 const TREE: usize = 10;
@@ -49,13 +49,13 @@ pub(super) fn draw(frame: &mut Frame<'_>, app: &mut App, area: Rect) {
     }
 }
 
-fn facts(app: &App, row: &Row, columns: usize) -> Vec<Line<'static>> {
+fn facts(app: &App, row: &JobRow, columns: usize) -> Vec<Line<'static>> {
     let view = &row.view;
     let mut first = vec![
         Span::styled(row.name(), bold()),
         Span::raw("  "),
         Span::styled(row.state(app.now), state_style(row)),
-        Span::raw(format!("  {} processes", row.processes())),
+        Span::raw(format!("  {}", counted(&row.processes()))),
     ];
     if view.state != JobState::Ended {
         first.push(Span::raw(format!(
