@@ -110,12 +110,16 @@ impl Job {
     }
 
     /// Stops the whole tree, and returns when it is proven gone. It may be called in any state: a job that has ended is reported
-    /// as such, a lost job is finished here, and a stop that is under way is joined.
+    /// as such, a lost job is finished here, and a stop that is under way is joined. A restart that is under way starts no new job,
+    /// or the new job is stopped too; then the result is about that one.
     ///
     /// An error means that the job is not proven dead. It can be tried again.
     pub fn stop_with(&self, options: &StopOptions) -> Result<Stopped> {
         let permit = self.quell.permit_because(Verb::Stop, &self.id().to_string(), options.reason.clone())?;
-        let stopped = self.stop_permitted(options);
+        let stopped = self.stop_permitted(options).and_then(|stopped| {
+            let Some(next) = self.restarted_meanwhile()? else { return Ok(stopped) };
+            next.stop_permitted(options)
+        });
         if let Some(permit) = permit {
             record_stop(&permit, self.id(), &stopped);
         }

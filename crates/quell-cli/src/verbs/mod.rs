@@ -131,7 +131,7 @@ fn refused(verb: &CliCommand, error: &Error) -> ExitCode {
         (CliCommand::Run(_) | CliCommand::Wrap(_), _) => (exit::FAILED, errors::body(error)),
         _ => (errors::exit_code(error), errors::body(error)),
     };
-    let json = args::wants_json(&std::env::args_os().collect::<Vec<_>>());
+    let json = args::wants_json(&crate::words());
     output::hide_by_settings();
     output::fail(&called(), json, code, &body)
 }
@@ -145,7 +145,7 @@ fn no_request(error: &io::Error) -> ExitCode {
 
 /// The verb as it was called.
 fn called() -> String {
-    std::env::args_os().nth(1).map(|word| word.to_string_lossy().into_owned()).unwrap_or_default()
+    crate::words().get(1).map(|word| word.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
 /// Prints an error and returns its exit code.
