@@ -431,11 +431,12 @@ static void stop_by_trace(pid_t pid, long options)
  * Stops its keeper and the process above that one, as a tracer: SIGCONT does not help them. With the argument "exit", a
  * SIGKILL does not end them either, as long as the tracer lives.
  */
-static void trace_keepers(void)
+static void hold_by_trace(int keeper_alone)
 {
     pid_t keeper = getppid(), above = parent_of(keeper);
     long options = arg && strcmp(arg, "exit") == 0 ? PTRACE_O_TRACEEXIT : 0;
-    stop_by_trace(above, options);
+    if (!keeper_alone)
+        stop_by_trace(above, options);
     stop_by_trace(keeper, options);
     if (start() == 0) {
         setsid();
@@ -443,6 +444,17 @@ static void trace_keepers(void)
         idle();
     }
     ready_and_stay(1);
+}
+
+static void trace_keepers(void)
+{
+    hold_by_trace(0);
+}
+
+/* The same with its keeper alone: the process above sees that the keeper does nothing. */
+static void trace_keeper(void)
+{
+    hold_by_trace(1);
 }
 
 /* The same with the two processes whose numbers are given. */
@@ -528,6 +540,7 @@ const struct kind escapes[] = {
     {"group-hopper", group_hopper},
     {"traced", traced},
     {"trace-keepers", trace_keepers},
+    {"trace-keeper", trace_keeper},
     {"trace", trace},
     {"undumpable", undumpable},
     {"seize", seize},

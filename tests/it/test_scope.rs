@@ -623,7 +623,8 @@ fn a_runner_writes_no_code_and_no_files_of_quell_or_git() {
     symlink(env.path(".git/hooks"), env.path("reports")).expect("a link");
     env.write("data.xml", "<table><row/></table>");
     env.write("old.xml", "<?xml version=\"1.0\"?><testsuites></testsuites>");
-    env.write("old.log", "of an earlier run");
+    env.write("old.log", "INFO     root:test_a.py:3 of an earlier run\n");
+    env.write("keep.log", "of a server");
     for (line, code) in [
         ("./pytest tests --log-file=conftest.py", "PATH_PROTECTED"),
         ("./pytest tests --log-file=run.log --log-file-format=x", "OPTION_NOT_ALLOWED"),
@@ -633,6 +634,7 @@ fn a_runner_writes_no_code_and_no_files_of_quell_or_git() {
         ("./pytest tests --log-file=.git/x.log", "PATH_PROTECTED"),
         ("./pytest tests --log-file=reports/x.log", "PATH_PROTECTED"),
         ("./pytest tests --log-file=linked.log", "PATH_PROTECTED"),
+        ("./pytest tests --log-file=keep.log", "PATH_PROTECTED"),
         ("./pytest tests --log-file=second.log", "PATH_PROTECTED"),
         ("./pytest tests --log-file=quell.toml", "PATH_PROTECTED"),
         ("./pytest tests --junitxml=quell.toml", "PATH_PROTECTED"),

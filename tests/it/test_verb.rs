@@ -30,7 +30,7 @@ pub(crate) fn test_env() -> TestEnv {
 /// A program in place of a runner, which leaves a file when it is run and ends as pytest, unittest and cargo do: with a report.
 pub(crate) const RUNNER: &str = "#!/bin/sh
 touch \"$HOME/ran\"
-for word; do case $word in --junitxml=*) echo '<testsuites/>' >\"${word#*=}\";; esac; done
+for word; do case $word in --junitxml=*) echo '<testsuite tests=\"1\"><testcase name=\"a\"/></testsuite>' >\"${word#*=}\";; esac; done
 echo 'Ran 1 test in 0.001s'
 echo 'running 0 tests'
 echo 'test result: ok. 0 passed; 0 failed; 0 ignored'
@@ -578,9 +578,7 @@ fn a_runner_that_is_asked_for_help_passes_without_results() {
     for name in ["cargo", "go", "jest", "vitest", "cargo-nextest"] {
         symlink("quiet", env.path(name)).expect("a link");
     }
-    for line in
-        ["./quiet", "sh -c true", "python3 -m unittest --help", "./cargo test --no-run", "./go test ."]
-    {
+    for line in ["./quiet", "sh -c true", "./cargo test --no-run", "./go test ."] {
         passes(&line.split(' ').collect::<Vec<_>>());
     }
     for line in ["./cargo test --help", "./cargo test -- --list", "./cargo test --examples"] {
@@ -591,16 +589,37 @@ fn a_runner_that_is_asked_for_help_passes_without_results() {
     {
         passes(&line.split(' ').collect::<Vec<_>>());
     }
+}
+
+#[test]
+fn a_run_of_pytest_or_unittest_without_a_test_is_an_error() {
+    let env = test_env();
+    env.write("tests/test_a.py", "def test_a(): pass\n");
+    let status = |words: &[&str]| {
+        let quell = env.quell("test").args(["--json"]).env("PYTHONDONTWRITEBYTECODE", "1");
+        let done = quell.command(words).finish();
+        (done.code(), data(&done)["status"].clone(), data(&done)["reason"].to_string())
+    };
+    let ran_none = |words: &[&str]| {
+        let (code, status, reason) = status(words);
+        assert_eq!((code, &status), (Some(125), &json!("error")), "{words:?} {reason}");
+        assert!(reason.contains("no test"), "{words:?} {reason}");
+    };
+    ran_none(&["python3", "-m", "unittest", "--help"]);
     if !has_program("pytest-3") {
-        return skip("a_runner_that_is_asked_for_help_passes_without_results", "no pytest here");
+        return skip("a_run_of_pytest_or_unittest_without_a_test_is_an_error", "no pytest here");
     }
-    for words in ["--version", "--help", "--markers", "--fixtures", "--collect-only", "-qq"] {
-        let all = ["pytest-3", "-p", "no:cacheprovider", "tests"].into_iter().chain(words.split(' '));
-        passes(&all.collect::<Vec<_>>());
+    let lists = ["--version", "--help", "--markers", "--fixtures", "--collect-only", "--co", "--setup-plan"];
+    for words in lists {
+        ran_none(&["pytest-3", "-p", "no:cacheprovider", "tests", words]);
     }
-    for words in ["-q", "-v", "--fixtures", "--collect-only", "--no-summary", "--setup-plan"] {
-        let all = ["pytest-3", "-p", "no:cacheprovider", "-p", "no:junitxml", "tests", words];
-        passes(&all);
+    for words in ["--fixtures", "--collect-only", "--setup-plan"] {
+        ran_none(&["pytest-3", "-p", "no:cacheprovider", "-p", "no:junitxml", "tests", words]);
+    }
+    for words in [&["-qq"][..], &["-p", "no:junitxml", "-q"], &["-p", "no:junitxml", "-v", "--no-summary"]] {
+        let (code, status, reason) =
+            status(&[&["pytest-3", "-p", "no:cacheprovider", "tests"], words].concat());
+        assert_eq!((code, &status), (Some(0), &json!("pass")), "{words:?} {reason}");
     }
 }
 

@@ -5,6 +5,8 @@
     allow(dead_code, unused_imports, reason = "what is read is not carried out there yet")
 )]
 
+#[cfg(target_os = "linux")]
+mod agent_shell;
 mod args;
 mod errors;
 #[cfg(target_os = "linux")]
@@ -47,6 +49,14 @@ fn too_small(limit: u64) -> ExitCode {
     output::fail(&verb, args::wants_json(&words), errors::exit::FAILED, &error)
 }
 
+/// The words of the command line.
+fn words() -> Vec<std::ffi::OsString> {
+    #[cfg(target_os = "linux")]
+    return agent_shell::words();
+    #[cfg(not(target_os = "linux"))]
+    return std::env::args_os().collect();
+}
+
 #[inline(never)]
 fn begin() -> ExitCode {
     if let Some(how) = quell::binary::raised_rights() {
@@ -60,7 +70,7 @@ fn begin() -> ExitCode {
     // A file at its size limit is an error to report; the signal would kill this process.
     #[cfg(target_os = "linux")]
     quell::binary::ignore(quell::Signal::XFSZ);
-    match args::parse(std::env::args_os().collect()) {
+    match args::parse(words()) {
         Parsed::Verb(verb) => verbs::carry_out(*verb),
         Parsed::Help(text) => output::to_stdout(&text).unwrap_or(ExitCode::SUCCESS),
         Parsed::NoVerb(help) => {

@@ -341,9 +341,20 @@ impl JobRequest {
         self.env.mask(&self.mask)
     }
 
-    /// The rules of its lifecycle.
+    /// The rules of its lifecycle. What is kept after the root belongs to the job until the last process has exited.
     pub fn rules(&self) -> LifecycleRules {
-        LifecycleRules { plan: self.stop, until: self.until, timeout: self.timeout }
+        let until = if self.keeps_left() { Until::Tree } else { self.until };
+        LifecycleRules { plan: self.stop, until, timeout: self.timeout }
+    }
+
+    /// Whether its caller waits for the root only, and what the root leaves behind runs on as a live job.
+    pub fn keeps_left(&self) -> bool {
+        self.leak == Leak::Keep && self.as_foreground().is_some_and(|foreground| foreground.server.is_none())
+    }
+
+    /// Whether its keeper has a control socket: a caller that waits for the whole job controls it by signals.
+    pub fn has_control(&self) -> bool {
+        self.as_background().is_some() || self.keeps_left()
     }
 
     /// The request as it may be shown and written to `spec.json`: without the environment, and with `***` for each value
@@ -438,6 +449,8 @@ pub enum Leak {
     Report,
     /// Stop them and fail.
     Fail,
+    /// Keep them running, as a live job. Only for a job in the foreground: its caller waits for the root alone.
+    Keep,
 }
 
 /// What a background job reads on its standard input.

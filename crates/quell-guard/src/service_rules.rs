@@ -91,7 +91,7 @@ const PROTECTED: [&str; 8] = [
     // Stopping a display manager ends everything on its screen.
     "display-manager gdm gdm3 greetd lightdm lxdm sddm xdm",
     // Firewalls.
-    "firewalld ufw nftables iptables ip6tables netfilter-persistent shorewall*",
+    "firewalld ufw nftables* iptables* ip6tables* ebtables* arptables* ferm netfilter-persistent shorewall*",
     // quell itself.
     "quell quell-*",
 ];

@@ -86,6 +86,7 @@ verbs! {
     Stop "stop" Destructive,
     Sweep "sweep" Destructive,
     Test "test" Write,
+    Top "top" Read,
     Tree "tree" Read,
     Wait "wait" Read,
     Wrap "wrap" Write,

@@ -23,7 +23,33 @@ pub use platform::fuzzing;
 #[cfg(target_os = "linux")]
 pub use platform::{HookNotice, is_below_a_helper, keeper_main, notify_hooks};
 pub use platform::{check, find_program, run};
-use quell_core::Receipt;
+use quell_core::{JobId, Member, ProcId, Receipt, RootOutcome};
+
+/// How a job in the foreground came back to its caller.
+#[derive(Clone, Debug)]
+pub enum Returned {
+    /// It has ended.
+    Finished(Box<Finished>),
+    /// Its root has exited, and processes of it go on as a live job.
+    Left(Box<Left>),
+}
+
+/// A job whose root has exited, and whose other processes go on: its keeper lives until the last one has exited.
+#[derive(Clone, Debug)]
+pub struct Left {
+    /// Its id.
+    pub id: JobId,
+    /// The root, if it can be seen from here.
+    pub root: Option<ProcId>,
+    /// How the root ended.
+    pub outcome: RootOutcome,
+    /// How many processes are left, as far as they were seen.
+    pub count: usize,
+    /// The first few of them.
+    pub members: Vec<Member>,
+    /// Whether the terminal sent its interrupt to this process and to the program alike.
+    pub interrupted: bool,
+}
 
 /// The result of a job in the foreground.
 #[derive(Clone, Debug)]

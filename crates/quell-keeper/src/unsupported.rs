@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use quell_core::JobRequest;
 
-use crate::{Finished, StartError};
+use crate::{Returned, StartError};
 
 /// Fails: jobs can't be run here yet.
-pub fn run(_request: JobRequest, _home: Option<PathBuf>) -> Result<Finished, StartError> {
+pub fn run(_request: JobRequest, _home: Option<PathBuf>) -> Result<Returned, StartError> {
     let why = quell_sys::supported().err().map(|error| error.to_string()).unwrap_or_default();
     Err(StartError::Unsupported(why))
 }

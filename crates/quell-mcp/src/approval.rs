@@ -31,6 +31,14 @@ pub enum Approval {
     Unavailable,
 }
 
+/// What the user has decided, and about what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decided {
+    /// The question. Where it would be another one by now, the decision does not count.
+    pub question: String,
+    pub approval: Approval,
+}
+
 /// Questions that were asked through `input_required`: the client repeats the call with the answer.
 #[derive(Debug, Default)]
 pub struct Questions(Mutex<BTreeMap<String, Question>>);
@@ -38,6 +46,7 @@ pub struct Questions(Mutex<BTreeMap<String, Question>>);
 /// What was asked about. The answer counts once, for this tool and these arguments.
 #[derive(Debug)]
 struct Question {
+    message: String,
     tool: String,
     arguments: JsonObject,
     asked: Instant,
@@ -45,11 +54,12 @@ struct Question {
 
 impl Questions {
     /// Remembers a question, and returns the number that stands for it.
-    fn remember(&self, tool: &str, arguments: &JsonObject) -> std::io::Result<String> {
+    fn remember(&self, message: &str, tool: &str, arguments: &JsonObject) -> std::io::Result<String> {
         let mut random = [0; 16];
         std::fs::File::open("/dev/urandom")?.read_exact(&mut random)?;
         let state: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-        let question = Question { tool: tool.into(), arguments: arguments.clone(), asked: Instant::now() };
+        let (message, tool, arguments) = (message.into(), tool.into(), arguments.clone());
+        let question = Question { message, tool, arguments, asked: Instant::now() };
         let mut questions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         questions.retain(|_, question| question.asked.elapsed() < PATIENCE);
         questions.insert(state.clone(), question);
@@ -58,7 +68,7 @@ impl Questions {
 
     /// The decision that a repeated call carries; none if it carries none, or one that was used, is too old or is about something
     /// else.
-    pub fn answered(&self, request: &CallToolRequestParams) -> Option<Approval> {
+    pub fn answered(&self, request: &CallToolRequestParams) -> Option<Decided> {
         let state = request.request_state.as_deref()?;
         let question = self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(state)?;
         let same = question.tool == request.name
@@ -66,7 +76,7 @@ impl Questions {
             && question.asked.elapsed() < PATIENCE;
         let answer = request.input_responses.as_ref()?.get(FIELD)?;
         let answer: ElicitResult = serde_json::from_value(answer.clone()).ok()?;
-        same.then(|| decision(&answer))
+        same.then(|| Decided { question: question.message, approval: decision(&answer) })
     }
 
     /// Asks the user `message` about a call. The answer is an approval, or a result that makes the client ask and call again.
@@ -92,7 +102,7 @@ impl Questions {
         if context.protocol_version() >= Some(ProtocolVersion::V_2026_07_28) {
             let arguments = request.arguments.clone().unwrap_or_default();
             let state = self
-                .remember(&request.name, &arguments)
+                .remember(message, &request.name, &arguments)
                 .map_err(|error| ErrorData::internal_error(format!("/dev/urandom: {error}"), None))?;
             let requests = BTreeMap::from([(FIELD.to_owned(), InputRequest::Elicitation(question))]);
             return Ok(Asked::AskAgain(InputRequiredResult::new(Some(requests), Some(state)).into()));
@@ -141,18 +151,22 @@ mod tests {
     fn an_answer_counts_once_and_only_for_what_was_asked() {
         let questions = Questions::default();
         let arguments = json!({ "pid": 7 }).as_object().cloned().unwrap();
+        let decided = |approval| Some(Decided { question: "Kill 7?".into(), approval });
         let yes = || json!({ "action": "accept", "content": { "approve": true } });
-        let state = questions.remember("host_kill", &arguments).unwrap();
+        let state = questions.remember("Kill 7?", "host_kill", &arguments).unwrap();
         assert_eq!(questions.answered(&request("host_kill", 7, "forged", yes())), None);
-        assert_eq!(questions.answered(&request("host_kill", 7, &state, yes())), Some(Approval::Given));
+        assert_eq!(questions.answered(&request("host_kill", 7, &state, yes())), decided(Approval::Given));
         assert_eq!(questions.answered(&request("host_kill", 7, &state, yes())), None, "used");
-        let state = questions.remember("host_kill", &arguments).unwrap();
+        let state = questions.remember("Kill 7?", "host_kill", &arguments).unwrap();
         assert_eq!(questions.answered(&request("host_kill", 8, &state, yes())), None, "other arguments");
         for answer in
             [json!({ "action": "decline" }), json!({ "action": "accept", "content": { "approve": false } })]
         {
-            let state = questions.remember("host_kill", &arguments).unwrap();
-            assert_eq!(questions.answered(&request("host_kill", 7, &state, answer)), Some(Approval::Denied));
+            let state = questions.remember("Kill 7?", "host_kill", &arguments).unwrap();
+            assert_eq!(
+                questions.answered(&request("host_kill", 7, &state, answer)),
+                decided(Approval::Denied)
+            );
         }
     }
 }

@@ -1,5 +1,7 @@
 //! The arguments of a call: checked against the tool's own schema, and forgiving where the meaning is clear.
 
+use std::time::Duration;
+
 use rmcp::model::{JsonObject, Tool};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -46,7 +48,6 @@ fn fit(name: &str, wanted: &Value, value: Value) -> Result<Value, ToolFailure> {
         },
         ("boolean", Value::String(text)) if text == "true" || text == "false" => (text == "true").into(),
         ("array", Value::String(text)) => vec![text].into(),
-        ("string", Value::Number(number)) => number.to_string().into(),
         ("object", Value::Object(fields)) => Value::Object(
             fields
                 .into_iter()
@@ -71,6 +72,14 @@ fn fit(name: &str, wanted: &Value, value: Value) -> Result<Value, ToolFailure> {
         )));
     }
     Ok(fitted)
+}
+
+/// A time limit. It can't be 0: the job would be stopped at once.
+pub fn limit(name: &str, seconds: Option<u64>) -> Result<Option<Duration>, ToolFailure> {
+    match seconds {
+        Some(0) => Err(ToolFailure::argument(format!("`{name}` must be greater than 0"))),
+        seconds => Ok(seconds.map(Duration::from_secs)),
+    }
 }
 
 /// The number, if it is a whole one from 0 on; 5.0 is one too.
@@ -104,5 +113,13 @@ mod tests {
         assert_eq!(fitted(json!({ "type": "object" }), json!({ "PORT": 1 })), Ok(json!({ "PORT": "1" })));
         let choice = json!({ "type": "string", "enum": ["exit", "ready"] });
         assert!(fitted(choice, json!("end")).unwrap_err().contains("exit, ready"));
+        assert!(fitted(json!({ "type": "string" }), json!(3)).unwrap_err().contains("`x` must be string"));
+    }
+
+    #[test]
+    fn a_time_limit_of_nothing_is_refused() {
+        assert_eq!(limit("x", None).unwrap(), None);
+        assert_eq!(limit("x", Some(2)).unwrap(), Some(Duration::from_secs(2)));
+        assert!(format!("{:?}", limit("x", Some(0)).unwrap_err()).contains("`x` must be greater than 0"));
     }
 }

@@ -1,11 +1,13 @@
 //! A part of a job's output that fits into an answer. Nothing is left out silently: what is missing is counted, with the cursor that
 //! fetches it.
 
+use std::ops::Range;
+
 use quell::binary::{Cut, Entry, JobInternals, Line, LogPage, LogQuery};
 use quell::{Cursor, Job, Omitted, Result, Stream};
 
 use crate::answer::count;
-use crate::clean::{clean, shorten};
+use crate::clean::{clean, cut};
 
 /// The default size of an answer's output, in bytes.
 pub const DEFAULT: usize = 8000;
@@ -56,7 +58,11 @@ pub fn show(job: &Job, query: LogQuery, bytes: usize, shape: Shape) -> Result<Sh
         _ => {}
     }
     let page = job.log_page(&query)?;
-    let mut parts = Parts::of(&page, since, bytes);
+    let is_read_on = shape == Shape::Page && query.since.is_some();
+    let longest = if is_read_on { bytes / 2 } else { LONGEST_LINE.min(bytes / 3) };
+    let fetch = |from: Cursor| format!(": read_output job={} since={from}", job.id());
+    let find = |text: &str| Some(query.grep.as_ref()?.find(text)?.range());
+    let mut parts = Parts::of(&page, since, longest, find, fetch);
     if shape == Shape::Page {
         let rest = LogQuery {
             since: Some(page.end.cursor),
@@ -78,6 +84,17 @@ pub fn show(job: &Job, query: LogQuery, bytes: usize, shape: Shape) -> Result<Sh
         format!("read_output job={} since={from}{grep}", job.id())
     };
     Ok(parts.fit(front, back, page.end.cursor, shape, asks_again))
+}
+
+/// How the part of a line that is left out is read: `since` in the middle of it.
+fn in_line(line: &Line, text: &str, before: &str, from: Cursor) -> Cursor {
+    // Where something was removed or replaced, each character stands for one byte at least: nothing is skipped.
+    let is_exact = text.as_bytes() == line.bytes;
+    let at = line.offset + if is_exact { before.len() } else { before.chars().count() } as u64;
+    match line.stream {
+        Stream::Stdout => Cursor { out: from.out.max(at), ..from },
+        Stream::Stderr => Cursor { err: from.err.max(at), ..from },
+    }
 }
 
 /// A line, several equal lines, or something that is not shown.
@@ -115,9 +132,16 @@ struct Parts {
 }
 
 impl Parts {
-    fn of(page: &LogPage, since: Cursor, bytes: usize) -> Self {
+    /// The lines of a page, each in at most about `longest` bytes with what `find` finds in it. `fetch` says how to get the rest.
+    fn of(
+        page: &LogPage,
+        since: Cursor,
+        longest: usize,
+        find: impl Fn(&str) -> Option<Range<usize>>,
+        fetch: impl Fn(Cursor) -> String,
+    ) -> Self {
         let mut parts = Self { units: Vec::new(), since, lossy: false };
-        let longest = LONGEST_LINE.min(bytes / 3);
+        let mut from = since;
         let mut repeats: u64 = 1;
         let mut last: Option<(Stream, String)> = None;
         for entry in &page.entries {
@@ -136,19 +160,24 @@ impl Parts {
             };
             let (text, lossy) = clean(&line.bytes);
             parts.lossy |= lossy;
-            let text = shorten(text, longest);
+            let found = find(&text);
+            let short = cut(text.clone(), longest, found, |before| fetch(in_line(line, &text, before, from)));
+            match line.stream {
+                Stream::Stdout => from.out = from.out.max(line.end()),
+                Stream::Stderr => from.err = from.err.max(line.end()),
+            }
             match (&last, parts.units.last_mut()) {
                 (Some((stream, same)), Some(unit)) if *stream == line.stream && *same == text => {
                     repeats += 1;
-                    unit.text = format!("{text} (× {repeats})");
+                    unit.text = format!("{short} (× {repeats})");
                     unit.lines += u64::from(line.ended);
                     unit.bytes += line.size();
                     unit.end = Some((line.stream, line.end()));
                 }
                 _ => {
                     repeats = 1;
-                    last = Some((line.stream, text.clone()));
-                    parts.units.push(Self::unit(text, line));
+                    last = Some((line.stream, text));
+                    parts.units.push(Self::unit(short, line));
                 }
             }
         }
@@ -236,8 +265,14 @@ mod tests {
     }
 
     fn shown(page: &LogPage, bytes: usize, front: usize, back: usize, shape: Shape) -> Shown {
-        Parts::of(page, Cursor::default(), bytes)
-            .fit(front, back, page.end.cursor, shape, |from| format!("since={from}"))
+        let longest = LONGEST_LINE.min(bytes / 3);
+        Parts::of(page, Cursor::default(), longest, |_| None, |_| String::new()).fit(
+            front,
+            back,
+            page.end.cursor,
+            shape,
+            |from| format!("since={from}"),
+        )
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Why a tool call failed, as the model reads it.
 
 use quell::binary::BUILT_IN;
-use quell::{Decision, Error, ErrorBody, JobId};
+use quell::{Decision, Error, ErrorBody, JobId, StartError};
 use rmcp::model::{CallToolResult, ContentBlock};
 
 /// Why a call failed.
@@ -44,7 +44,7 @@ impl ToolFailure {
             Self::Quell(error) => ErrorBody {
                 code: error.code().into(),
                 message: error.to_string(),
-                hint: hint_for(&error),
+                hint: hint(&error, hint_for),
                 retryable: error.is_retryable(),
                 details: error.details(),
             },
@@ -62,15 +62,27 @@ impl ToolFailure {
         };
         let hint = match &self {
             Self::Here(body) => body.hint.clone(),
-            Self::Quell(Error::Refused(decision)) => refusal(decision),
-            Self::Quell(Error::NoSuchJob(_)) => "list_jobs shows this session's jobs".into(),
-            Self::Quell(Error::NotRead { .. }) => "the program does not read its input".into(),
-            Self::Quell(error) => hint_for(error),
+            Self::Quell(error) => hint(error, hint_for),
         };
         if !hint.is_empty() {
             text += &format!("hint: {hint}\n");
         }
         CallToolResult::error(vec![ContentBlock::text(text)])
+    }
+}
+
+/// What to do about an error, in words for a model: those of the command line name options that tools don't have.
+fn hint(error: &Error, hint_for: fn(&Error) -> String) -> String {
+    match error {
+        Error::Refused(decision) => refusal(decision),
+        Error::NoSuchJob(_) => "list_jobs shows this session's jobs".into(),
+        Error::NotRead { .. } => "the program does not read its input".into(),
+        Error::NoReadyCheck(_) => "start it with ready_port, ready_log or ready_url".into(),
+        Error::BadValue(_) => "correct the arguments and call the tool again".into(),
+        Error::Start(StartError::Cwd { .. }) => {
+            "give `cwd` a directory that exists and that the user may enter".into()
+        }
+        error => hint_for(error),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use quell::binary::own_session;
+use quell::binary::{agent_session, own_session};
 use quell::{Owner, ProcId, Result};
 
 /// How many processes above this one are looked at.
@@ -48,17 +48,6 @@ impl Lease {
         };
         Ok(Owner::Process { id })
     }
-}
-
-/// The session that an agent's environment names.
-fn agent_session() -> Option<String> {
-    let named = |prefix: &str, variable: &str| {
-        let value = std::env::var(variable).ok().filter(|value| !value.is_empty())?;
-        let is_plain = value.len() <= 56
-            && value.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
-        is_plain.then(|| format!("{prefix}-{value}"))
-    };
-    named("claude", "CLAUDE_CODE_SESSION_ID").or_else(|| named("codex", "CODEX_THREAD_ID"))
 }
 
 /// The first process above `pid` that does more than to wait for its child.

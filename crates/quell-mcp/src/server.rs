@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use quell::binary::AskedThrough;
 use quell::{Interrupt, Job};
 use rmcp::model::*;
-use rmcp::service::{RequestContext, SubscriptionContext};
+use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use crate::approval::{Approval, Asked, Questions};
+use crate::approval::{Asked, Decided, Questions};
 use crate::failure::ToolFailure;
 use crate::tools::{self, Outcome, Shared, ToolCall};
 
@@ -52,7 +52,7 @@ impl Server {
         tool: &'static Tool,
         request: &CallToolRequestParams,
         context: &RequestContext<RoleServer>,
-        approval: Option<Approval>,
+        approval: Option<Decided>,
     ) -> Option<Result<Outcome, ToolFailure>> {
         let slot = self.slots.clone();
         if Arc::strong_count(&slot) > AT_ONCE + 1 {
@@ -65,6 +65,7 @@ impl Server {
         };
         let watched = Arc::new(Mutex::new(None));
         let call = ToolCall {
+            id: key(&context.id),
             shared: self.shared.clone(),
             tool,
             arguments: request.arguments.clone().unwrap_or_default(),
@@ -108,6 +109,11 @@ impl Server {
             }
         }
     }
+}
+
+/// The id of a request. The number 5 and the text "5" are two.
+fn key(id: &RequestId) -> String {
+    serde_json::to_string(id).unwrap_or_default()
 }
 
 /// Tells the client that a call goes on, with the last line of the job's output.
@@ -182,16 +188,23 @@ impl ServerHandler for Server {
         let cancelled = || ErrorData::internal_error("cancelled", None);
         let mut approval = self.questions.answered(&request);
         loop {
-            let outcome = self.carry_out(tool, &request, &context, approval).await.ok_or_else(cancelled)?;
+            let outcome = self.carry_out(tool, &request, &context, approval.clone()).await;
+            // From here on the answer reaches the client, unless it has cancelled the call meanwhile: see on_cancelled.
+            if outcome.is_none() || context.ct.is_cancelled() || self.ending.is_cancelled() {
+                self.shared.stop_unheard(&key(&context.id));
+            }
+            let outcome = outcome.ok_or_else(cancelled)?;
             let failure = match outcome {
                 Ok(Outcome::Answer(answer)) => return Ok(answer.into()),
-                Ok(Outcome::Ask(question)) if approval.is_none() => {
+                Ok(Outcome::Ask(question))
+                    if approval.as_ref().is_none_or(|decided| decided.question != question) =>
+                {
                     let asked = tokio::select! {
                         asked = self.questions.ask(&question, &request, &context) => asked?,
                         () = context.ct.cancelled() => return Err(cancelled()),
                     };
                     match asked {
-                        Asked::Decided(decided) => approval = Some(decided),
+                        Asked::Decided(decided) => approval = Some(Decided { question, approval: decided }),
                         Asked::AskAgain(response) => return Ok(response),
                     }
                     continue;
@@ -200,6 +213,13 @@ impl ServerHandler for Server {
                 Err(failure) => failure,
             };
             return Ok(failure.into_result(self.shared.options.hint).into());
+        }
+    }
+
+    /// A client that cancels a call whose answer is on its way does not take that answer.
+    async fn on_cancelled(&self, cancelled: CancelledNotificationParam, _: NotificationContext<RoleServer>) {
+        if let Some(id) = cancelled.request_id {
+            self.shared.stop_unheard(&key(&id));
         }
     }
 

@@ -8,7 +8,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc as blocking;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use quell::binary::{Polled, poll_until};
 use rmcp::RoleServer;
@@ -43,6 +43,8 @@ pub struct OpenRequests(Arc<Pending>);
 struct Pending {
     /// The ids of requests that have no answer yet. A second request with such an id would get the answer of the first one.
     ids: Mutex<HashSet<String>>,
+    /// The ids of requests that were cancelled. Their calls may still end, and a new request would get the answer of the old one.
+    cancelled: Mutex<HashSet<String>>,
     /// How many lines wait to be written.
     unwritten: AtomicUsize,
 }
@@ -66,6 +68,23 @@ impl OpenRequests {
         if let Ok(id) = serde_json::to_string(id) {
             self.change(|open| open.remove(&id));
         }
+    }
+
+    /// The same for a request that gets no answer any more.
+    fn cancel(&self, id: &RequestId) {
+        if let Ok(id) = serde_json::to_string(id)
+            && self.change(|open| open.remove(&id))
+        {
+            self.cancelled().insert(id);
+        }
+    }
+
+    fn was_cancelled(&self, id: &RequestId) -> bool {
+        serde_json::to_string(id).is_ok_and(|id| self.cancelled().contains(&id))
+    }
+
+    fn cancelled(&self) -> MutexGuard<'_, HashSet<String>> {
+        self.0.cancelled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -233,6 +252,10 @@ impl Reader {
                 let why = "the id of a request is a text or a whole number";
                 return self.refuse(None, invalid, why.into());
             };
+            if self.open.was_cancelled(&id) {
+                let why = format!("id {id} belongs to a request that was cancelled");
+                return self.refuse(Some(id), invalid, why);
+            }
             if !self.open.change(|open| open.insert(serde_json::to_string(&id).unwrap_or_default())) {
                 let why = format!("id {id} belongs to a request that has no answer yet");
                 return self.refuse(None, invalid, why);
@@ -250,7 +273,7 @@ impl Reader {
                 && let Ok(id) = serde_json::from_value(cancelled.clone())
             {
                 // It gets no answer any more.
-                self.open.close(&id);
+                self.open.cancel(&id);
             }
             self.pass_on_if_valid(message);
         } else if is_answer {

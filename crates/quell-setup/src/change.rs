@@ -1,5 +1,7 @@
 //! What setup does to the text of a configuration file, and how it is undone. No I/O: text in, text out.
 
+use serde::{Deserialize, Serialize};
+
 use crate::agents::{Agent, AgentFacts, CommandStyle, SERVER};
 use crate::edit::{ConfigText, EditError, KeyPath, ServerEntry};
 
@@ -24,10 +26,18 @@ pub(crate) struct Changed {
     pub own: bool,
     /// The table for it was made, or was removed.
     pub table: bool,
-    /// The path of quell was corrected in these.
-    pub corrected: Vec<KeyPath>,
+    /// The path of quell was corrected in these, or was restored.
+    pub corrected: Vec<CorrectedPath>,
     /// These servers were wrapped, or were unwrapped.
     pub servers: Vec<KeyPath>,
+}
+
+/// A server whose program setup replaced by the path of this quell.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct CorrectedPath {
+    pub server: KeyPath,
+    pub before: String,
+    pub after: String,
 }
 
 /// Why a text was not changed.
@@ -49,6 +59,7 @@ pub(crate) struct Earlier<'a> {
     pub own: bool,
     pub table: bool,
     pub servers: &'a [KeyPath],
+    pub corrected: &'a [CorrectedPath],
 }
 
 /// The path of quell's own entry.
@@ -82,10 +93,7 @@ pub(crate) fn add(text: &str, wanted: &WantedChange) -> Result<Changed, ChangeEr
             changed.own = true;
         }
         Some(Some(words)) if calls_quell(&words, "mcp", wanted.is_this_quell) => {
-            if !(wanted.is_this_quell)(&words[0]) {
-                document.set_program(facts.style, &own, wanted.quell)?;
-                changed.corrected.push(own.clone());
-            }
+            correct(&mut document, facts.style, &own, &words[0], wanted, &mut changed)?;
         }
         Some(_) => return Err(ChangeError::NameTaken(own)),
     }
@@ -93,10 +101,7 @@ pub(crate) fn add(text: &str, wanted: &WantedChange) -> Result<Changed, ChangeEr
         for ServerEntry { path, words } in document.servers(facts)? {
             let Some(words) = words.filter(|_| path != own) else { continue };
             if calls_quell(&words, "wrap", wanted.is_this_quell) {
-                if !(wanted.is_this_quell)(&words[0]) {
-                    document.set_program(facts.style, &path, wanted.quell)?;
-                    changed.corrected.push(path);
-                }
+                correct(&mut document, facts.style, &path, &words[0], wanted, &mut changed)?;
             } else if !runs_under_quell(&words, wanted.is_this_quell) {
                 wrap(&mut document, facts.style, &path, &words[0], wanted.quell)?;
                 changed.servers.push(path);
@@ -147,6 +152,14 @@ pub(crate) fn remove(
             changed.table = !document.has_table(table)?;
         }
     }
+    for corrected in earlier.map_or(&[][..], |earlier| earlier.corrected) {
+        // Setup wrote this path. A user that has changed it since keeps that, and an entry that was removed or unwrapped is done.
+        let words = document.server(facts, &corrected.server)?.and_then(|entry| entry.words);
+        if words.is_some_and(|words| words[0] == corrected.after) {
+            document.set_program(facts.style, &corrected.server, &corrected.before)?;
+            changed.corrected.push(corrected.clone());
+        }
+    }
     Ok(changed.with_text(text, bom, &document))
 }
 
@@ -164,6 +177,23 @@ impl Changed {
 fn split_bom(text: &str) -> (&str, &str) {
     let body = text.strip_prefix(BOM).unwrap_or(text);
     text.split_at(text.len() - body.len())
+}
+
+/// Replaces the program of a server that calls quell, unless it is this quell.
+fn correct(
+    document: &mut ConfigText,
+    style: CommandStyle,
+    path: &[String],
+    program: &str,
+    wanted: &WantedChange,
+    changed: &mut Changed,
+) -> Result<(), EditError> {
+    if !(wanted.is_this_quell)(program) {
+        document.set_program(style, path, wanted.quell)?;
+        let (before, after) = (program.to_owned(), wanted.quell.to_owned());
+        changed.corrected.push(CorrectedPath { server: path.to_vec(), before, after });
+    }
+    Ok(())
 }
 
 fn wrap(

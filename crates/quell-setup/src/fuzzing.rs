@@ -13,7 +13,8 @@ pub fn add_and_remove(agent: Agent, wrap: bool, text: &str) -> bool {
     let Ok(added) = change::add(text, &wanted) else { return false };
     let again = change::add(&added.text, &wanted).expect("what was written can be read");
     assert!(again.text == added.text, "a second run changes {text:?}: {:?}, {:?}", added.text, again.text);
-    let earlier = Earlier { own: added.own, table: added.table, servers: &added.servers };
+    let earlier =
+        Earlier { own: added.own, table: added.table, servers: &added.servers, corrected: &added.corrected };
     let removed = change::remove(&added.text, agent, Some(&earlier), is_this_quell)
         .expect("what was added can be removed");
     if added.corrected.is_empty() {

@@ -9,6 +9,7 @@ use quell_store::Home;
 use quell_sys::OpenMode;
 use serde::{Deserialize, Serialize};
 
+use crate::change::CorrectedPath;
 use crate::edit::KeyPath;
 use crate::{Agent, ConfigScope, Error};
 
@@ -39,6 +40,9 @@ pub(crate) struct SetupRecord {
     pub table: bool,
     /// The servers that setup wrapped.
     pub servers: Vec<KeyPath>,
+    /// The servers, set up by the user, in which setup corrected the path of quell.
+    #[serde(default)]
+    pub corrected: Vec<CorrectedPath>,
     /// The file without what setup wrote. None if there was no file.
     pub backup: Option<PathBuf>,
     /// Directories that setup made, the outermost first.

@@ -120,6 +120,7 @@ impl Setup {
             own: changed.own,
             table: changed.table,
             servers: changed.servers.clone(),
+            corrected: changed.corrected.clone(),
             backup: earlier.and_then(|earlier| earlier.backup.clone()),
             made: earlier.map(|earlier| earlier.made.clone()).unwrap_or_default(),
         };
@@ -265,13 +266,20 @@ impl SetupRecord {
         let old: Vec<KeyPath> =
             earlier.servers.iter().filter(|path| !self.servers.contains(path)).cloned().collect();
         self.servers.extend(old);
+        for old in &earlier.corrected {
+            // The user's own word is the one before the first correction.
+            match self.corrected.iter_mut().find(|new| new.server == old.server && new.before == old.after) {
+                Some(new) => new.before.clone_from(&old.before),
+                None => self.corrected.push(old.clone()),
+            }
+        }
         self
     }
 }
 
 impl<'a> From<&'a SetupRecord> for Earlier<'a> {
     fn from(record: &'a SetupRecord) -> Self {
-        Self { own: record.own, table: record.table, servers: &record.servers }
+        Self { own: record.own, table: record.table, servers: &record.servers, corrected: &record.corrected }
     }
 }
 

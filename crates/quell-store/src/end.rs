@@ -28,7 +28,7 @@ const DISK_LOOK: Duration = Duration::from_millis(50);
 /// When the record is synced to the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncWhen {
-    /// Never: a job in the foreground.
+    /// Never: a job whose caller waits for its end.
     Never,
     /// Before the job counts as ended: no process would do it again.
     BeforeMark,
@@ -86,9 +86,9 @@ impl JobEnd<'_> {
             }
             match self.sync {
                 _ if !self.record.state.is_ended() => Ok(()),
-                // A job in the foreground has neither a socket nor a reserve.
-                SyncWhen::Never => mark(self.job, self.lock),
-                SyncWhen::BeforeMark | SyncWhen::AfterMark => {
+                // Most jobs in the foreground have neither a socket nor a reserve.
+                SyncWhen::Never if self.job.socket().is_none() => mark(self.job, self.lock),
+                SyncWhen::Never | SyncWhen::BeforeMark | SyncWhen::AfterMark => {
                     self.job.remove_live_files().and_then(|()| mark(self.job, self.lock))
                 }
             }
@@ -140,12 +140,17 @@ impl JobEnd<'_> {
         if !record.is_end_of(&receipt) {
             return Ok(None);
         }
-        // A job in the foreground has no history, and is not synced.
-        if job.spec().is_ok_and(|spec| spec.request.as_background().is_some()) {
+        // A job in the foreground has no history, and is not synced while its caller waits.
+        let request = job.spec().ok().map(|spec| spec.request);
+        let is_background = request.as_ref().is_some_and(|request| request.as_background().is_some());
+        if is_background {
             if let Some(event) = job.log_once(&receipt, EventKind::ended(&receipt))? {
                 logged(&event);
             }
             fault_point(FaultPoint::EndLogged);
+        }
+        let is_left = record.standby.is_none() && request.is_some_and(|request| request.keeps_left());
+        if is_background || is_left {
             sync(job);
         }
         // If it was moved already, its writer was killed during the last sync.

@@ -3,12 +3,12 @@
 use std::fs;
 use std::io::{self, Write};
 
-use quell_core::{EventKind, JobEvent, Receipt};
+use quell_core::{EventKind, JobEvent, Receipt, RootOutcome, Signal, StepKind, Timestamp};
 use quell_sys::OpenMode;
 use quell_sys::fault::{FaultPoint, fault_point};
 
 use crate::files::{at, is_own_file, line_of};
-use crate::job::{JobDir, now};
+use crate::job::JobDir;
 
 const EVENTS: &str = "events.jsonl";
 /// The older part of the history, once the present file was full.
@@ -68,7 +68,7 @@ impl JobDir {
         Ok(event)
     }
 
-    /// The event that [`JobDir::log_once`] would add.
+    /// The event that [`JobDir::log_once`] would add. Its time is the one in the receipt: the end may be put on record later.
     pub fn once(&self, receipt: &Receipt, what: EventKind) -> io::Result<Option<JobEvent>> {
         let same = |old: &JobEvent| {
             old.run == receipt.run && std::mem::discriminant(&old.what) == std::mem::discriminant(&what)
@@ -83,12 +83,29 @@ impl JobDir {
         if events.iter().rev().take_while(of_now).any(same) {
             return Ok(None);
         }
+        let time = time_of(receipt, &what);
         Ok(Some(match self.spec() {
-            Ok(spec) => JobEvent::new(&spec, now(), receipt.run, what),
+            Ok(spec) => JobEvent::new(&spec, time, receipt.run, what),
             Err(_) => {
                 let (name, tags) = (receipt.job.name.clone(), receipt.job.tags.clone());
-                JobEvent { time: now(), job: self.id(), name, session: None, tags, run: receipt.run, what }
+                JobEvent { time, job: self.id(), name, session: None, tags, run: receipt.run, what }
             }
         }))
     }
+}
+
+/// When something happened by the steps of the receipt. A loss is as old as the first thing that was done about it.
+fn time_of(receipt: &Receipt, what: &EventKind) -> Timestamp {
+    let first =
+        |kind: StepKind| receipt.steps.iter().find(|step| step.step == kind).map(|step| step.moment.wall);
+    let verified = || first(StepKind::Verify);
+    let time = match what {
+        EventKind::Lost { .. } | EventKind::Killed { .. } => first(StepKind::Kill).or_else(verified),
+        EventKind::RootExited { outcome: RootOutcome::Signaled { signal: Signal::KILL, .. } } => {
+            first(StepKind::RootExited).or_else(|| first(StepKind::Kill)).or_else(verified)
+        }
+        EventKind::RootExited { .. } => first(StepKind::RootExited).or_else(verified),
+        _ => None,
+    };
+    time.unwrap_or(receipt.ended.wall)
 }

@@ -178,7 +178,7 @@ impl JobDir {
         dir.sync_all()
     }
 
-    /// Removes what a background job has only while it lives.
+    /// Removes what a job has only while it lives: its control socket and its reserve.
     pub(crate) fn remove_live_files(&self) -> io::Result<()> {
         self.remove_socket()?;
         self.release_reserve()

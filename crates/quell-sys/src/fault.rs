@@ -193,6 +193,14 @@ points! {
     /// The directory of a job that never ran, or was removed, is gone; its notes are there.
     RecordRemoved "record_removed" [Keeper Standby Command]
 
+    // The root has exited, and the front leaves.
+    /// The record says that there is no front; it is not told.
+    LeftNoted "left_noted" [Keeper]
+    /// It is told.
+    LeftTold "left_told" [Keeper]
+    /// It has heard, and has not exited.
+    LeftHeard "left_heard" [Front]
+
     // Between two lives.
     /// The standby knows that it waits.
     RestTold "rest_told" [Keeper]

@@ -76,6 +76,9 @@ pub(super) fn status(run: &FinishedRun<'_>) -> (TestStatus, String) {
     if !found.reported {
         return error("the runner exited with 0 before it had reported its results".into());
     }
+    if found.ran_none(runner) {
+        return error("the runner exited with 0, but no test ran".into());
+    }
     if run.leaked > 0 && run.is_leak_failure {
         let left = if run.leaked == 1 { "a process".into() } else { format!("{} processes", run.leaked) };
         return (TestStatus::Leak, format!("the tests passed, but left {left} behind"));

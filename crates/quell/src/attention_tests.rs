@@ -19,6 +19,9 @@ fn stop(deadline_ago: i64) -> AttentionFacts {
     AttentionFacts { stop: Some(stop), ..AttentionFacts::default() }
 }
 
+/// A job, what is known of it, and what it needs.
+type Case = (JobView, Option<Vitals>, AttentionFacts, Option<(AttentionKind, &'static str)>);
+
 #[test]
 fn each_case_has_its_kind_and_a_reason_with_numbers() {
     use AttentionKind::*;
@@ -33,7 +36,7 @@ fn each_case_has_its_kind_and_a_reason_with_numbers() {
     let exited = Some(RootOutcome::Exited { code: 0 });
     let died = Some(RootOutcome::Signaled { signal: Signal::KILL, core: false });
     let ended = |ago| JobView { ended: Some(at(ago)), cause: Some(Cause::User), ..base(Ended) };
-    let cases: Vec<(JobView, Option<Vitals>, AttentionFacts, Option<(AttentionKind, &str)>)> = vec![
+    let cases: Vec<Case> = vec![
         (base(Running), None, none(), None),
         (base(Running), quiet(1799.0, Some(1799.0)), none(), None),
         (base(Running), quiet(1800.0, Some(2280.0)), none(), Some((Silent, "no output, no CPU: 30 min"))),

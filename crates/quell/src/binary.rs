@@ -6,7 +6,7 @@ pub use quell_core::{
     StdoutUse, account, columns_of_char, failure, grouped, is_unsafe, json, parse_assignment,
     parse_environment, printable, printable_lines, push_escape, success, width,
 };
-pub use quell_keeper::{DESCRIPTOR, ExecRemedy, Finished};
+pub use quell_keeper::{DESCRIPTOR, ExecRemedy, Finished, Left, Returned};
 pub use quell_sys::{closed_at_start, exit_by_signal, raised_rights, remember_user, stack_limit, supported};
 
 #[cfg(not(target_os = "linux"))]
@@ -24,7 +24,7 @@ mod linux {
 
     use quell_core::{AskedThrough, JobId, JobRequest};
     use quell_guard::{Permit, Verb};
-    use quell_keeper::{Finished, StartError};
+    use quell_keeper::{Returned, StartError};
 
     pub use quell_store::{
         Change, Changes, Cut, Entry, Home, Interest, JobDir, Line, LineOrCut, Lines, Liveness, LogEnd,
@@ -47,7 +47,7 @@ mod linux {
     pub use crate::resolve::{SHORTEST_PREFIX, resolve};
     pub use crate::roles::{AdmitTests, AdmittedTests, keeper_main, notify_hooks_main};
     pub use crate::short_ids::short_ids;
-    pub use crate::start::{is_inside_a_job, own_session};
+    pub use crate::start::{agent_session, is_inside_a_job, own_session};
     pub use crate::stats::stats_of;
 
     use crate::recover::recover_if_orphaned;
@@ -106,14 +106,15 @@ mod linux {
     }
 
     /// Runs a job in the foreground and waits until it is proven gone. Before: this process has one thread and has opened nothing
-    /// yet. After: no process of the job is alive, or the receipt names the survivors.
+    /// yet. After: no process of the job is alive, or the receipt names the survivors, or the root has exited and what it left is a live
+    /// job.
     ///
     /// `home` is where its record is kept; none for no record.
     pub fn run(
         request: JobRequest,
         home: Option<PathBuf>,
         permit: &Permit,
-    ) -> std::result::Result<Finished, StartError> {
+    ) -> std::result::Result<Returned, StartError> {
         let is_server = request.as_foreground().is_some_and(|foreground| foreground.server.is_some());
         let needed = if is_server { Verb::Wrap } else { Verb::Run };
         if permit.verb() != needed {

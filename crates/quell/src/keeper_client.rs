@@ -1,4 +1,4 @@
-//! Requests to the keeper of a background job, over its control socket.
+//! Requests to the keeper of a job over its control socket.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -187,7 +187,7 @@ impl Job {
         let (mut watch, mut revival) = (self.watch()?, SocketRevival::new());
         // Checked each time: the keeper may be killed while this waits for it.
         while recover(self.dir(), RecoveredBy::Reader)? == Standing::Kept {
-            if self.dir().spec().is_ok_and(|spec| spec.request.is_foreground()) {
+            if self.dir().spec().is_ok_and(|spec| !spec.request.has_control()) {
                 return Err(Error::State(format!(
                     "{} is in the foreground of another `quell run`, which has its input and passes signals on",
                     self.id()

@@ -3,8 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use quell_core::{ErrorBody, JobId, Member, OnOwnerExit, Output, ReadyRules, Receipt, RestartRules, Signal};
+use quell_core::{
+    ErrorBody, JobId, Member, OnOwnerExit, Output, Owner, ProcId, ReadyRules, Receipt, RestartRules,
+    RootReport, Signal,
+};
 use quell_guard::{Decision, Verb};
+use quell_keeper::Left;
 use serde::Serialize;
 
 use crate::config::{ConfigFile, Loaded, Sourced};
@@ -12,6 +16,51 @@ use crate::{
     Condition, Cursor, Error, Job, JobState, JobView, LiveMember, LogCut, LogLine, LogsView, Result,
     Unwritten, Waited, recover_if_orphaned,
 };
+
+/// `quell run --leak keep`, if the command has exited and processes of it go on. All other runs print a receipt.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct RunLeft {
+    /// The job that goes on: `quell stop` and `quell status` take it.
+    pub id: JobId,
+    /// Its state.
+    pub state: JobState,
+    /// The command itself, which has exited, and how.
+    pub root: RootReport,
+    /// How many processes were seen alive when the command had exited.
+    pub processes: usize,
+    /// The first few of them.
+    pub left: Vec<LeftProcess>,
+    /// What the job lives for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner: Option<Owner>,
+}
+
+/// A process that outlived its command and goes on.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct LeftProcess {
+    /// Its identity.
+    #[serde(flatten)]
+    pub id: ProcId,
+    /// Its command line.
+    pub command: String,
+}
+
+impl RunLeft {
+    /// What is left of a job that lives for `owner`.
+    pub fn new(left: &Left, owner: Option<Owner>) -> Self {
+        let process = |member: &Member| LeftProcess { id: member.id, command: member.command.clone() };
+        Self {
+            id: left.id,
+            state: JobState::Running,
+            root: RootReport { id: left.root, outcome: left.outcome.clone() },
+            processes: left.count,
+            left: left.members.iter().map(process).collect(),
+            owner,
+        }
+    }
+}
 
 /// `quell start`, and `quell restart` for each job.
 #[derive(Clone, Debug, Serialize)]

@@ -2,8 +2,9 @@
 
 use std::fs::{File, TryLockError};
 use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
 
-use quell_core::{JobId, Mode, Owner, Stdin};
+use quell_core::{Cause, EventKind, JobId, Mode, Owner, Stdin};
 use quell_sys::fault::{FaultPoint, fault_point};
 
 use quell_guard::Verb;
@@ -14,10 +15,16 @@ use crate::{Error, Job, Result, StopOptions};
 
 /// How many restarts in a row are followed back.
 const FOLLOWED: usize = 1000;
+/// How long a stop waits for a restart of the same job: what a start takes on a busy machine.
+const RESTART_TAKES: Duration = Duration::from_secs(10);
+/// How long a restart waits for stops that look whether there is one.
+const STOP_LOOKS: Duration = Duration::from_millis(200);
+/// How often a lock is tried: no event reports that it is free.
+const LOCK_LOOK: Duration = Duration::from_millis(5);
 
 impl Job {
     /// Stops the job if it has not ended, and starts the same command as a new job with the same name. It is refused while a process
-    /// of the old tree is known to be alive.
+    /// of the old tree is known to be alive, and if another request has stopped the job meanwhile.
     ///
     /// Everything that can prevent the start is checked before anything is stopped: the policy, a job in the foreground, an input
     /// that can't be opened again, a missing directory or program, and another restart of the same job.
@@ -60,7 +67,15 @@ impl Job {
         };
         crate::admit::check_start(self.quell.home(), &request, self.quell.through.clone())?;
         quell_keeper::check(&request)?;
+        let before = self.stops_asked();
         let _ = self.stop_permitted(stop)?;
+        // One more is that of this restart.
+        if self.stops_asked() > before + 1 {
+            let id = self.id();
+            return Err(Error::State(format!(
+                "{id} was stopped by another request during the restart: it is not started again"
+            )));
+        }
         fault_point(FaultPoint::RestartStopped);
         self.quell.start_request(&request, stdin)
     }
@@ -70,13 +85,33 @@ impl Job {
         // The keeper holds a lock on the directory itself.
         let path = self.dir().dir().join("launch.private.json");
         let launch = File::open(&path).map_err(Error::io(path))?;
-        match launch.try_lock() {
-            Ok(()) => Ok(launch),
-            Err(TryLockError::WouldBlock) => {
-                Err(Error::State(format!("{} is being restarted by another quell", self.id())))
-            }
-            Err(TryLockError::Error(error)) => Err(Error::io(self.dir().dir())(error)),
+        if try_until(STOP_LOOKS, || launch.try_lock()).map_err(Error::io(self.dir().dir()))? {
+            return Ok(launch);
         }
+        Err(Error::State(format!("{} is being restarted by another quell", self.id())))
+    }
+
+    /// How many requests to stop it are in its history. A history that can't be read says nothing.
+    fn stops_asked(&self) -> usize {
+        let events = self.dir().events().unwrap_or_default();
+        let is_request = |what: &EventKind| matches!(what, EventKind::StopAsked { cause: Cause::User, .. });
+        events.iter().filter(|event| is_request(&event.what)).count()
+    }
+
+    /// The job that a restart has started meanwhile, for a stop of this job, which has ended: a stop that comes during a restart is
+    /// meant for both. Waits for the end of a restart that is under way.
+    pub(crate) fn restarted_meanwhile(&self) -> Result<Option<Job>> {
+        // A job in the foreground is not restarted, and one that is being removed neither.
+        let Ok(launch) = File::open(self.dir().dir().join("launch.private.json")) else { return Ok(None) };
+        match launch.try_lock_shared() {
+            Err(TryLockError::WouldBlock) => {}
+            Ok(()) | Err(TryLockError::Error(_)) => return Ok(None),
+        }
+        if !try_until(RESTART_TAKES, || launch.try_lock_shared()).map_err(Error::io(self.dir().dir()))? {
+            return Err(Error::State(format!("{} has ended, but another quell is restarting it", self.id())));
+        }
+        drop(launch);
+        Ok(self.successor()?.map(|id| self.quell.job_with(id)))
     }
 
     /// The live job that this one was restarted as, directly or through other restarts.
@@ -102,6 +137,22 @@ impl Job {
                 self.id()
             ))),
             Stdin::Null | Stdin::Pipe => open_input("/dev/null".as_ref()),
+        }
+    }
+}
+
+/// Tries to take a lock for so long. Returns whether it was taken.
+fn try_until(
+    time: Duration,
+    mut try_lock: impl FnMut() -> std::result::Result<(), TryLockError>,
+) -> std::io::Result<bool> {
+    let until = Instant::now() + time;
+    loop {
+        match try_lock() {
+            Ok(()) => return Ok(true),
+            Err(TryLockError::Error(error)) => return Err(error),
+            Err(TryLockError::WouldBlock) if Instant::now() >= until => return Ok(false),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_LOOK),
         }
     }
 }

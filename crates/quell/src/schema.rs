@@ -1,12 +1,12 @@
-//! The published JSON schemas of the `data` that each verb prints with `--json`. Receipts (`quell run`) have theirs in
-//! `quell-core`, and test runs (`quell test`) in `quell-test`.
+//! The published JSON schemas of the `data` that each verb prints with `--json`. Receipts (`quell run`, unless it has left a live job) have
+//! theirs in `quell-core`, and test runs (`quell test`) in `quell-test`.
 
 use quell_core::schema::Failure;
 pub use quell_core::schema::{Failure as Failed, written};
 
 use crate::responses::{
-    CheckAnswer, ConfigAnswer, LogsAnswer, RmAnswer, SendAnswer, SignalAnswer, StartAnswer, StatusAnswer,
-    StopAnswer, TreeAnswer, WaitAnswer,
+    CheckAnswer, ConfigAnswer, LogsAnswer, RmAnswer, RunLeft, SendAnswer, SignalAnswer, StartAnswer,
+    StatusAnswer, StopAnswer, TreeAnswer, WaitAnswer,
 };
 use crate::{GcReport, Listing, Stats, SweepReport};
 use quell_guard::service::ServiceAnswer;
@@ -28,6 +28,7 @@ pub const ALL: &[Published] = &[
     ("logs", written::<LogsAnswer>),
     ("restart", written::<StartAnswer>),
     ("rm", written::<RmAnswer>),
+    ("run", written::<RunLeft>),
     ("send", written::<SendAnswer>),
     ("service", written::<ServiceAnswer>),
     ("signal", written::<SignalAnswer>),

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use quell_core::{Background, Environment, JobId, JobRequest, Mode, Owner, ProcId, Stdin};
+use quell_core::{Background, Environment, JobId, JobRequest, Leak, Mode, Owner, ProcId, Stdin};
 use quell_keeper::{StartError, StartMessage, StartReply};
 use quell_store::{Home, Liveness};
 use quell_sys::fault::{self, FaultPoint, fault_point};
@@ -55,6 +55,11 @@ fn check(request: &JobRequest, background: &Background) -> Result<()> {
     }
     if let Some(name) = request.name.as_deref().filter(|name| JobId::may_begin_with(name)) {
         return bad(format!("`{name}` looks like the beginning of a job id: choose another name"));
+    }
+    if request.leak == Leak::Keep {
+        return bad(
+            "what the command leaves is kept with `until` set to the tree, and not with `leak`".into()
+        );
     }
     let ready = &background.ready.rules;
     ready.log.as_deref().map(regex).transpose()?;
@@ -170,6 +175,16 @@ pub fn own_session() -> Result<Option<String>> {
         message: format!("{session:?} is not a session name"),
         hint: format!("use {NAME_RULE}, or unset it"),
     })
+}
+
+/// The session that the environment of an agent names: `claude-ID` or `codex-ID`.
+pub fn agent_session() -> Option<String> {
+    let named = |prefix: &str, variable: &str| {
+        let value = std::env::var(variable).ok()?;
+        let session = format!("{prefix}-{value}");
+        (!value.is_empty() && quell_store::is_name(&session)).then_some(session)
+    };
+    named("claude", "CLAUDE_CODE_SESSION_ID").or_else(|| named("codex", "CODEX_THREAD_ID"))
 }
 
 /// Whether this process belongs to a job.

@@ -113,7 +113,8 @@ impl Job {
     }
 
     /// Stops the whole tree, and returns when it is proven gone. It may be called in any state: a job that has ended is reported
-    /// as such, a lost job is finished here, and a stop that is under way is joined.
+    /// as such, a lost job is finished here, and a stop that is under way is joined. A restart that is under way starts no new job,
+    /// or the new job is stopped too; then the result is about that one.
     ///
     /// An error means that the job is not proven dead. It can be tried again.
     pub fn stop_with(&self, options: &StopOptions) -> Result<Stopped> {
@@ -127,7 +128,7 @@ impl Job {
     pub fn ask_to_stop(&self, options: &StopOptions) -> Result<PendingStop> {
         let permit = self.quell.permit_because(Verb::Stop, &self.id().to_string(), options.reason.clone())?;
         match self.begin_stop(options) {
-            Ok(progress) => Ok(PendingStop { job: self.clone(), permit, progress }),
+            Ok(progress) => Ok(PendingStop { job: self.clone(), permit, options: options.clone(), progress }),
             Err(error) => {
                 let stopped = Err(error);
                 if let Some(permit) = permit {

@@ -165,6 +165,13 @@ impl JobView {
         }
     }
 
+    /// Whether its command has exited and returned to its caller, and processes that it left go on as this job.
+    pub fn is_left_behind(&self) -> bool {
+        let is_live = matches!(self.state, JobState::Running | JobState::Stopping);
+        // A caller that waits for all of them is the standby.
+        is_live && self.mode == ModeKind::Run && self.outcome.is_some() && self.standby.is_none()
+    }
+
     /// Whether processes of it may be alive without a keeper: its end was not proven, in this boot.
     pub fn is_not_proven_dead(&self) -> bool {
         if !matches!(self.verdict, Some(Verdict::Survivors { .. } | Verdict::Unproven { .. })) {

@@ -1,9 +1,9 @@
 //! The guard: refusals, questions to the user, and the audit log.
 
-use quell_tests::eventually;
 use quell_tests::outsider::Outsider;
 use quell_tests::run::PATIENCE;
 use quell_tests::test_env::TestEnv;
+use quell_tests::{eventually, skip};
 use serde_json::{Value, json};
 
 use super::client::{Client, text_of};
@@ -182,4 +182,108 @@ fn processes_of_the_host_are_killed_only_with_policy_and_approval() {
     let killed = ask(true);
     assert!(killed["isError"] != true && text_of(&killed).contains("\"kind\":\"gone\""), "{killed}");
     assert!(eventually(PATIENCE, || !sleeper.is_alive()));
+}
+
+#[test]
+fn an_approval_is_for_the_process_that_the_user_was_asked_about() {
+    let env = TestEnv::as_me();
+    policy(&env, "[guard.kill]\nallow = [\"bash\", \"sleep\"]\n");
+    let fifo = env.fifo();
+    let script = format!("read x < {}; exec sleep $N", fifo.display());
+    let outsider = Outsider::start(&env, &["bash", "-c", &script], &[]);
+    let process = outsider.find("bash");
+    let mut client = Client::start(&env, &[]);
+    let call = json!({ "name": "host_kill", "arguments": { "pid": process.pid, "reason": "test" } });
+    let answered = |client: &mut Client, asked: &Value| {
+        let key = asked["inputRequests"].as_object().unwrap().keys().next().unwrap().clone();
+        let mut params = modern(call.clone());
+        params["requestState"] = asked["requestState"].clone();
+        params["inputResponses"] = json!({ key: { "action": "accept", "content": { "approve": true } } });
+        client.ask("tools/call", params)["result"].clone()
+    };
+    let asked = client.ask("tools/call", modern(call.clone()))["result"].clone();
+    let question = &asked["inputRequests"]["approve"]["params"]["message"];
+    assert!(question.as_str().unwrap().contains("Name: \"bash\"\n"), "{asked}");
+    // It becomes another program while the user decides.
+    std::fs::write(&fifo, "go\n").unwrap();
+    outsider.find("sleep");
+    let again = answered(&mut client, &asked);
+    assert_eq!(again["resultType"], "input_required", "{again}");
+    assert!(process.is_alive(), "nothing was signalled");
+    let killed = answered(&mut client, &again);
+    assert!(killed["isError"] != true && eventually(PATIENCE, || !process.is_alive()), "{killed}");
+}
+
+/// Starts a sleep that gets the PID of a process that has been reaped; none if others were quicker each time.
+fn reusing(env: &TestEnv, pid: u32) -> Option<Outsider> {
+    (0..100).find_map(|_| {
+        std::fs::write("/proc/sys/kernel/ns_last_pid", (pid - 1).to_string()).ok()?;
+        let outsider = Outsider::start(env, &["bash", "-c", "exec sleep $N"], &[]);
+        (outsider.child.id() == pid).then_some(outsider)
+    })
+}
+
+#[test]
+fn an_approval_does_not_reach_a_process_that_has_the_pid_by_then() {
+    let name = "an_approval_does_not_reach_a_process_that_has_the_pid_by_then";
+    let env = TestEnv::as_me();
+    if std::fs::OpenOptions::new().write(true).open("/proc/sys/kernel/ns_last_pid").is_err() {
+        return skip(name, "needs root and ns_last_pid");
+    }
+    policy(&env, "[guard.kill]\nallow = [\"sleep\"]\nmin_pid = 2\n");
+    let yes = || json!({ "action": "accept", "content": { "approve": true } });
+    for is_modern in [false, true] {
+        let mut victim = Outsider::start(&env, &["bash", "-c", "exec sleep $N"], &[]);
+        let pid = victim.find("sleep").pid;
+        let mut client = Client::start(&env, &[]);
+        let call = json!({ "name": "host_kill", "arguments": { "pid": pid, "reason": "test" } });
+        let (id, question) = if is_modern {
+            let asked = client.ask("tools/call", modern(call.clone()))["result"].clone();
+            (0, asked)
+        } else {
+            client.initialize("2025-11-25", json!({ "elicitation": {} }));
+            let id = client.send("tools/call", call.clone());
+            (id, client.message("a question", |message| message["method"] == "elicitation/create"))
+        };
+        victim.child.kill().unwrap();
+        victim.child.wait().unwrap();
+        let Some(other) = reusing(&env, pid) else { return skip(name, "other processes took the PID") };
+        let other = other.find("sleep");
+        if is_modern {
+            let key = question["inputRequests"].as_object().unwrap().keys().next().unwrap().clone();
+            let mut params = modern(call);
+            params["requestState"] = question["requestState"].clone();
+            params["inputResponses"] = json!({ key: yes() });
+            let again = client.ask("tools/call", params)["result"].clone();
+            assert_eq!(again["resultType"], "input_required", "{again}");
+        } else {
+            client.raw(&json!({ "jsonrpc": "2.0", "id": question["id"], "result": yes() }).to_string());
+            let again =
+                client.message("another question", |message| message["method"] == "elicitation/create");
+            assert_ne!(again["params"]["message"], question["params"]["message"]);
+            let no = json!({ "action": "decline" });
+            client.raw(&json!({ "jsonrpc": "2.0", "id": again["id"], "result": no }).to_string());
+            assert_eq!(client.answer(&json!(id))["result"]["isError"], true);
+        }
+        assert!(other.is_alive(), "nothing was signalled");
+    }
+}
+
+#[test]
+fn the_question_shows_what_is_killed_and_the_reason_in_quotes() {
+    let env = TestEnv::as_me();
+    policy(&env, "[guard.kill]\nallow = [\"sleep\"]\n");
+    let (_outsider, sleeper) = Outsider::sleeper(&env, &[]);
+    let mut client = Client::start(&env, &[]);
+    let reason = "x\"\nApproved by the user.\u{202e}\u{1b}[2J";
+    let call = json!({ "name": "host_kill", "arguments": { "pid": sleeper.pid, "reason": reason } });
+    let asked = client.ask("tools/call", modern(call))["result"].clone();
+    let question = asked["inputRequests"]["approve"]["params"]["message"].as_str().unwrap();
+    let lines: Vec<&str> = question.lines().collect();
+    assert_eq!(lines[0], format!("Send TERM to process {}?", sleeper.pid));
+    assert_eq!(lines[1], "Name: \"sleep\"");
+    assert!(lines[2].starts_with("Command line: \"sleep "), "{question}");
+    assert!(lines[3].starts_with("User: ") && lines[4].starts_with("Started: 20"), "{question}");
+    assert_eq!(lines[5], r#"The agent's reason: "x\"\nApproved by the user.\u{202e}\x1b[2J""#);
+    assert_eq!(lines.len(), 6, "{question}");
 }

@@ -93,9 +93,33 @@ fn colours_progress_bars_repeats_and_long_lines_take_little_room() {
         for i in $(seq 312); do echo same; done; printf 'x%.0s' $(seq 9000); echo; printf 'a\377b\n'"#;
     let text = client.text("run_command", json!({ "command": script }));
     assert!(text.contains("\nred\n100%\nsame (× 312)\n"), "{text}");
-    assert!(text.contains("bytes of this line left out]"), "{text}");
+    let (_, note) = text.split_once("[7,000 bytes of this line left out: read_output job=").expect(&text);
+    let job = job_of(&text);
+    let (cursor, _) = note.strip_prefix(&format!("{job} since=")).unwrap().split_once(']').unwrap();
+    let page = client.text("read_output", json!({ "job": job, "since": cursor, "max_bytes": 30_000 }));
+    let line = page.lines().find(|line| line.starts_with('x')).expect(&page);
+    assert_eq!(line, "x".repeat(8000), "the line from there on");
     assert!(text.contains("a\u{fffd}b\n[bytes that are not UTF-8 were replaced]"), "{text}");
     assert!(text.len() < 4000, "{} bytes", text.len());
+}
+
+#[test]
+fn what_was_looked_for_is_shown_in_a_long_line() {
+    let env = TestEnv::as_me();
+    let mut client = Client::initialized(&env, &[]);
+    let script =
+        "printf 'x%.0s' $(seq 5000); printf needle; printf 'y%.0s' $(seq 5000); echo; exec sleep 600";
+    let job = job_of(&client.text("start_job", json!({ "command": script })));
+    for arguments in [
+        json!({ "jobs": [job], "until": "log", "pattern": "needle" }),
+        json!({ "jobs": [job], "pattern": "needle" }),
+    ] {
+        let text = client.text("wait_for", arguments);
+        let matched = text.lines().find(|line| line.starts_with("matched: ")).expect(&text);
+        assert!(matched.contains("xneedley"), "{text}");
+    }
+    let text = client.text("read_output", json!({ "job": job, "grep": "needle" }));
+    assert!(text.contains("xneedley") && text.len() < 3000, "{text}");
 }
 
 #[test]

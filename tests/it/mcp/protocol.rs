@@ -109,17 +109,25 @@ fn wrong_arguments_are_results_that_the_model_can_read() {
     let mut client = Client::initialized(&env, &[]);
     for (tool, arguments, wanted) in [
         ("run_command", json!({}), "command"),
-        ("run_command", json!({ "command": 1.5, "wait": 3 }), "has no argument `wait`"),
+        ("run_command", json!({ "command": "true", "wait": 3 }), "has no argument `wait`"),
         ("run_command", json!({ "command": "true", "wait_s": -1 }), "whole number"),
         ("wait_for", json!({ "jobs": [] }), "`jobs` is empty"),
         ("wait_for", json!({ "jobs": ["a"], "until": "end" }), "exit, ready, log, stall"),
+        ("run_command", json!({ "command": 3 }), "`command` must be string, not 3"),
+        ("run_command", json!({ "command": "true", "timeout_s": 0 }), "`timeout_s` must be greater than 0"),
+        ("run_tests", json!({ "command": "true", "timeout_s": 0 }), "`timeout_s` must be greater than 0"),
+        ("start_job", json!({ "command": "true", "ttl_s": 0 }), "`ttl_s` must be greater than 0"),
         ("wait_for", json!({ "jobs": ["a"], "until": "log" }), "needs a `pattern`"),
+        ("wait_for", json!({ "jobs": ["a"], "pattern": "x", "stall_s": 1 }), "say which with `until`"),
+        ("wait_for", json!({ "jobs": ["a"], "until": "exit", "pattern": "x" }), "`pattern` is for until=log"),
         ("read_output", json!({ "job": "nosuch" }), "there is no job `nosuch`"),
         ("read_output", json!({ "job": "../../etc" }), "bad_job"),
         ("stop_jobs", json!({ "reason": "x" }), "either `jobs` or all_mine"),
         ("start_job", json!({ "command": "true", "ready_port": 70000 }), "65535"),
         ("start_job", json!({ "command": "true", "ready_log": "(" }), "regular expression"),
+        ("start_job", json!({ "command": "true", "ready_log": "(" }), "hint: correct the arguments"),
         ("run_command", json!({ "command": "true", "cwd": "/no/such/dir" }), "/no/such/dir"),
+        ("run_command", json!({ "command": "true", "cwd": "/no/such/dir" }), "hint: give `cwd` a directory"),
         ("run_tests", json!({ "command": "pytest; rm -r x" }), "plain command"),
     ] {
         let text = client.error(tool, arguments.clone());

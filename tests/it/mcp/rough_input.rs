@@ -195,3 +195,20 @@ fn a_quiet_input_is_not_an_end() {
     assert_eq!(client.read(Duration::from_millis(1500)), None::<Value>);
     client.check_alive("silence");
 }
+
+#[test]
+fn the_id_of_a_cancelled_request_is_not_used_again() {
+    let env = TestEnv::as_me();
+    let mut client = Client::initialized(&env, &[]);
+    let job = super::client::job_of(&client.text("start_job", json!({ "command": "sleep 600" })));
+    let id = client.send_call("wait_for", json!({ "jobs": [job], "wait_s": 40 }));
+    client.raw(
+        &json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } })
+            .to_string(),
+    );
+    // The call that was cancelled may still end, and its result would be taken for that of this one.
+    client.raw(&json!({ "jsonrpc": "2.0", "id": id, "method": "ping" }).to_string());
+    let answer = client.answer(&json!(id));
+    assert_eq!(answer["error"]["code"], -32600, "{answer}");
+    client.check_alive("a cancelled id");
+}

@@ -2,12 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use quell_tests::eventually;
 use quell_tests::run::PATIENCE;
 use quell_tests::test_env::TestEnv;
+use quell_tests::{eventually, rounds};
 use serde_json::{Value, json};
 
 use super::client::{Client, job_of, text_of};
+use crate::stop::races::pause_up_to;
 
 /// The states of the session's jobs by their command.
 fn state_of(client: &mut Client, job: &str) -> String {
@@ -192,4 +193,54 @@ fn progress_is_reported_to_a_client_that_wants_it() {
     let second = client.message("more progress", is_progress);
     assert!(second["params"]["progress"].as_f64() > first["params"]["progress"].as_f64(), "{first} {second}");
     assert!(text_of(&client.answer(&json!(id))["result"]).contains("still running"));
+}
+
+#[test]
+fn a_wait_that_another_job_has_ended_says_that_this_one_is_still_running() {
+    let env = TestEnv::as_me();
+    let mut client = Client::initialized(&env, &[]);
+    let slow = job_of(&client.text("start_job", json!({ "command": "sleep 600" })));
+    let quick = job_of(&client.text("start_job", json!({ "command": "true" })));
+    let text = client.text("wait_for", json!({ "jobs": [slow, quick], "any": true, "wait_s": 40 }));
+    assert!(text.contains("; still running\n") && !text.contains("after 40s"), "{text}");
+    // Silence that is asked for is waited for.
+    let text = client.text("wait_for", json!({ "jobs": [slow], "stall_s": 1, "wait_s": 40 }));
+    assert!(text.contains("; it has fallen silent"), "{text}");
+}
+
+#[test]
+fn a_command_whose_answer_crosses_its_cancellation_is_stopped() {
+    let env = TestEnv::as_me();
+    let mut client = Client::initialized(&env, &[]);
+    let answered = client.send_call("run_command", json!({ "command": "sleep 600", "wait_s": 0 }));
+    let text = text_of(&client.answer(&json!(answered))["result"]);
+    let job = job_of(&text);
+    assert!(text.contains("still running"), "{text}");
+    // A client that cancels a call has not taken its answer, so nothing knows the job.
+    let cancelled = json!({ "requestId": answered });
+    client.raw(
+        &json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled }).to_string(),
+    );
+    let ended = client.text("wait_for", json!({ "jobs": [job], "wait_s": 40 }));
+    assert!(ended.contains("(stopped: the call was cancelled)"), "{ended}");
+}
+
+#[test]
+fn a_command_leaves_no_job_behind_wherever_the_connection_ends() {
+    let env = TestEnv::as_me();
+    for round in 0..rounds() {
+        let mut client = Client::initialized(&env, &["--session", "one"]);
+        client.send_call("run_command", json!({ "command": "sleep 600", "wait_s": 40 }));
+        // Before the job is started, while it is, or later.
+        pause_up_to(60_000);
+        let signal = ["", "INT", "TERM"][round % 3];
+        if signal.is_empty() {
+            client.close();
+        } else {
+            assert!(client.server.front.signal(signal));
+        }
+        assert_eq!(client.server.wait_exit(PATIENCE).and_then(|status| status.code()), Some(0));
+        let left = || env.ids("live");
+        assert!(eventually(PATIENCE, || left().is_empty()), "round {round}, {signal}: {:?}", left());
+    }
 }

@@ -273,6 +273,34 @@ fn a_stop_that_was_under_way_keeps_its_cause() {
 }
 
 #[test]
+fn the_history_of_a_lost_job_has_the_times_of_its_receipt() {
+    let env = TestEnv::as_me();
+    let job = env
+        .start()
+        .args(["--grace", "20s"])
+        .script("trap '' TERM; echo ready >$QUELL_TEST_READY; sleep $N; sleep $N")
+        .begin();
+    let mut stop = env.quell("stop").args([&job.id]).start();
+    assert!(eventually(PATIENCE, || job.events().iter().any(|event| event == "asked")));
+    // Nothing may finish the job before both are gone.
+    assert!(stop.front.signal("KILL") && stop.wait_exit(PATIENCE).is_some());
+    job.lose();
+    sweep(&env);
+    let receipt = job.receipt().expect("a receipt");
+    let text = std::fs::read_to_string(job.dir().join("events.jsonl")).expect("the history");
+    let events: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let time = |name: &str| events.iter().find(|event| event["event"] == name).map(|event| &event["time"]);
+    let steps = receipt["steps"].as_array().expect("steps");
+    let kill = steps.iter().find(|step| step["step"] == "kill").map(|step| &step["wall"]);
+    assert!(kill.is_some(), "{receipt:#}");
+    for name in ["lost", "killed", "root_exited"] {
+        assert!(time(name).is_none_or(|time| Some(time) == kill), "{name}: {events:#?}, {steps:#?}");
+    }
+    assert!(time("lost").is_some() && time("killed").is_some(), "{events:#?}");
+    assert_eq!(time("ended"), Some(&receipt["ended"]["wall"]), "{events:#?}");
+}
+
+#[test]
 fn a_front_that_is_about_to_take_over_is_left_to_it() {
     for setting in Setting::all() {
         let env = TestEnv::with(setting);

@@ -41,17 +41,19 @@ pub(crate) enum Scenario {
     Run,
     /// It is in the foreground, and its keeper is killed.
     RunKeeperLost,
+    /// It is in the foreground, its front returns at the exit of the root, and the rest is stopped by a client.
+    RunLeft,
 }
 
 use Scenario::*;
 
-pub(crate) const SCENARIOS: [Scenario; 12] =
-    [Stop, Own, Helped, Refused, KeeperLost, AllLost, Unmade, Lives, Again, Gc, Run, RunKeeperLost];
+pub(crate) const SCENARIOS: [Scenario; 13] =
+    [Stop, Own, Helped, Refused, KeeperLost, AllLost, Unmade, Lives, Again, Gc, Run, RunKeeperLost, RunLeft];
 
 impl Scenario {
     /// Whether the job is a `quell run`.
     pub(crate) fn is_in_front(self) -> bool {
-        matches!(self, Run | RunKeeperLost)
+        matches!(self, Run | RunKeeperLost | RunLeft)
     }
 
     /// The causes that are true if only a command is hit.
@@ -64,6 +66,7 @@ impl Scenario {
             KeeperLost | AllLost => &["keeper_lost"],
             Run => &["timeout"],
             RunKeeperLost => &["keeper_lost"],
+            RunLeft => &["user", "own_exit"],
         }
     }
 }
@@ -196,6 +199,21 @@ impl<'l> Play<'l> {
                 self.call("rm", &["web"])?;
             }
             Run | RunKeeperLost => self.foreground(scenario)?,
+            RunLeft => self.left()?,
+        }
+        Ok(())
+    }
+
+    fn left(&self) -> Result<(), String> {
+        let quell =
+            self.env.faulty("run", self.fault).args(["--name", "web", "--grace", "100ms", "--leak", "keep"]);
+        let quell = quell.args(["--contain", self.setting.contain.as_str()]).env("N", self.env.oracle.nap());
+        let script = "setsid bash -c 'trap \"\" TERM; touch up; sleep $N; :' & \
+                      until [ -e up ]; do sleep 0.02; done; exit 3";
+        let mut running = quell.command(["bash", "-c", script]).start();
+        running.wait_exit(PATIENCE).ok_or("quell run did not return")?;
+        for id in self.env.ids("live").iter().filter(|id| !id.starts_with('.')) {
+            self.call("stop", &[id])?;
         }
         Ok(())
     }

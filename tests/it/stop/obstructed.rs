@@ -212,6 +212,34 @@ fn a_run_whose_front_and_keeper_are_traced_is_stopped() {
     }
 }
 
+/// A keeper that is held by a tracer does nothing when the time is up; killed, it can be reaped by no process but its tracer.
+#[test]
+fn a_job_that_traces_its_keeper_meets_its_timeout() {
+    for setting in open_settings() {
+        for how in ["", "exit"] {
+            let (env, what) = (TestEnv::with(setting), format!("{setting}, {how}"));
+            let quell = env.run().args([
+                "--contain",
+                setting.contain.as_str(),
+                "--timeout",
+                "2s",
+                "--grace",
+                "200ms",
+            ]);
+            let mut running = quell.script(&format!("exec $A trace-keeper $T {how}")).start();
+            running.wait_ready().expect("ready");
+            let exited = running.wait_exit(STOP + PATIENCE);
+            assert!(exited.is_some(), "{what}: the front does not exit");
+            let done = running.finish();
+            if done.stderr.contains("no ptrace here") {
+                return skip("a_job_that_traces_its_keeper_meets_its_timeout", "no ptrace of a parent here");
+            }
+            assert_eq!(done.code(), Some(124), "{what}: {}", done.stderr);
+            assert_eq!(env.leftovers_after(PATIENCE), Vec::<String>::new(), "{what}");
+        }
+    }
+}
+
 /// The suspended front is continued at once. How fast that is depends on what else the machine does, so one of three
 /// counts; before, none could take less than two seconds.
 #[test]

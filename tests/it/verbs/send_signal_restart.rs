@@ -4,8 +4,10 @@ use std::{fs, fs::File, time::Duration};
 
 use quell_tests::{
     eventually,
+    faults::{self, Fault},
     jobs::Background,
     run::{Finished, PATIENCE},
+    skip,
     test_env::TestEnv,
 };
 
@@ -273,6 +275,49 @@ fn a_restart_that_can_not_be_stops_nothing() {
         let done = to(&env, "restart", job, &[]);
         assert_eq!((done.code(), job.state().as_str()), (Some(code), "running"), "{}", done.stderr);
     }
+}
+
+#[test]
+fn a_stop_during_a_restart_wins() {
+    let env = TestEnv::as_me();
+    let script = "trap 'until [ -e go ]; do sleep 0.01; done; exit 0' TERM; echo ready >$QUELL_TEST_READY; while :; do sleep 0.01; done";
+    let old = env.start().args(["--name", "web", "--grace", "60s"]).script(script).begin();
+    let restart = env.quell("restart").args(["web"]).start();
+    let asked = || old.events().iter().filter(|event| *event == "stop_asked").count();
+    assert!(eventually(PATIENCE, || asked() == 1), "{:?}", old.events());
+    let stop = env.quell("stop").args(["web"]).start();
+    assert!(eventually(PATIENCE, || asked() == 2), "{:?}", old.events());
+    fs::write(env.path("go"), "").expect("a file");
+    assert_eq!(stop.finish().code(), Some(0));
+    let restart = restart.finish();
+    assert_eq!(restart.code(), Some(1), "{}", restart.stdout);
+    assert!(
+        restart.stderr.contains("was stopped by another request during the restart"),
+        "{}",
+        restart.stderr
+    );
+    assert_eq!(env.ids("live"), Vec::<String>::new());
+}
+
+#[test]
+fn a_stop_between_the_end_of_a_job_and_its_restart_stops_the_new_job() {
+    let name = "a_stop_between_the_end_of_a_job_and_its_restart_stops_the_new_job";
+    if let Err(why) = faults::binary() {
+        return skip(name, &why);
+    }
+    let env = TestEnv::as_me();
+    let old = env.start().args(["--name", "web"]).command(["sleep", "300"]).begin();
+    let fault = Fault("command.restart_stopped:stop".into());
+    let restart = env.faulty("restart", &fault).args(["web"]).start();
+    assert!(eventually(PATIENCE, || env.hit(&fault).is_some()), "the restart has stopped the job");
+    assert!(old.is_over());
+    let stop = env.quell("stop").args(["web"]).start();
+    // Nothing shows that the stop waits, so it has some time to be wrong.
+    assert!(!eventually(Duration::from_millis(500), || !stop.front.is_alive()));
+    assert!(restart.front.signal("CONT"));
+    assert_eq!(restart.finish().code(), Some(0));
+    assert_eq!(stop.finish().code(), Some(0));
+    assert_eq!(env.ids("live"), Vec::<String>::new());
 }
 
 #[test]

@@ -103,6 +103,27 @@ fn a_client_may_be_killed_at_any_instant() {
 }
 
 #[test]
+fn a_client_that_is_gone_before_quell_runs_is_noticed() {
+    for setting in Setting::all() {
+        let env = place(setting);
+        let (stdin, _held) = leaked();
+        // The child that becomes quell kills its parent first, and goes on when it has been adopted.
+        let script = r#"(
+            kill -KILL $$
+            # Nothing tells a shell that its parent has been reaped.
+            while kill -0 $$ 2>/dev/null; do sleep 0.01; done
+            exec "$@"
+        ); exit $?"#;
+        let agent = agent(&env).display().to_string();
+        let quell = wrap(&env, setting).actor("setsid", None);
+        let mut client = quell.wrapped([&agent, "-c", script, "agent"]).stdin(stdin).start();
+        client.wait_exit(PATIENCE).expect("it has killed itself");
+        assert_eq!(env.leftovers_after(PATIENCE), Vec::<String>::new(), "{setting}");
+        assert_eq!(env.ids("live"), Vec::<String>::new(), "{setting}");
+    }
+}
+
+#[test]
 fn a_deaf_tree_is_gone_seconds_after_the_death_of_its_client() {
     for setting in Setting::all() {
         let env = place(setting);

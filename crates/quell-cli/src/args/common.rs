@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use quell::binary::parse_assignment;
 use quell::units::{parse_cores, parse_duration, parse_size};
-use quell::{AskScope, Contain, JobId, Signal};
+use quell::{AskScope, Contain, JobId, Leak, Signal};
 
 #[derive(Clone, Copy, ValueEnum)]
 pub enum ContainArg {
@@ -39,6 +39,19 @@ pub enum LeakArg {
     Report,
     /// Stop them and fail: `run` exits with 123, `test` with 1 (not for `start`)
     Fail,
+    /// Keep them as a live job, and exit when the command does (only for `run`)
+    Keep,
+}
+
+impl From<LeakArg> for Leak {
+    fn from(arg: LeakArg) -> Self {
+        match arg {
+            LeakArg::Stop => Self::Stop,
+            LeakArg::Report => Self::Report,
+            LeakArg::Fail => Self::Fail,
+            LeakArg::Keep => Self::Keep,
+        }
+    }
 }
 
 #[derive(Clone, Copy, ValueEnum)]

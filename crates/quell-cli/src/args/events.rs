@@ -12,6 +12,7 @@ Exit codes:
   2    wrong usage
   3    no such job
   4    refused by the guard
+  5    a lost job is not proven dead
   125  quell failed
 
 Examples:

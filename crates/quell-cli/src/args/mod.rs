@@ -28,6 +28,7 @@ mod status;
 mod stop;
 mod sweep;
 mod test;
+mod top;
 mod tree;
 mod wait;
 mod wrap;
@@ -68,6 +69,7 @@ pub use status::StatusArgs;
 pub use stop::StopArgs;
 pub use sweep::SweepArgs;
 pub use test::TestArgs;
+pub use top::TopArgs;
 pub use tree::TreeArgs;
 pub use wait::WaitArgs;
 pub use wrap::WrapArgs;
@@ -123,6 +125,8 @@ pub enum CliCommand {
     /// List live jobs and those that ended last
     #[command(visible_aliases = ["ls", "ps"])]
     List(Late<ListArgs>),
+    /// Show all jobs live in the terminal, and stop them
+    Top(Late<TopArgs>),
     /// Show everything that is known about a job
     Status(Late<StatusArgs>),
     /// Show the process tree of a job

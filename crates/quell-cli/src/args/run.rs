@@ -5,12 +5,16 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::common::{JobArgs, OwnerArg, owner};
+use super::common::{JobArgs, OwnerArg, name, owner};
 
 const RUN_HELP: &str = "\
 TERM, INT, HUP or QUIT sent to quell asks the whole tree to exit, waits for --grace, then kills it. A second \
 signal kills it at once. Keys of the terminal (Ctrl-C, Ctrl-Z) reach the command as they would without \
 quell.
+
+With --leak keep the run returns when the command exits, and what it leaves behind goes on as a live job: \
+`quell list` shows it, `quell stop` stops it. It ends with --owner, by default the process that has called quell \
+(not a shell that runs only this command), and at --timeout.
 
 Exit codes:
   CMD's own  the exit code of the command; 128+n if signal n killed it
@@ -25,6 +29,7 @@ Examples:
   quell run --timeout 10m -- cargo test
   quell run --timeout 2s --grace 500ms --receipt r.json -- ./flaky-server
   quell run --leak fail -- make check
+  quell run --leak keep -- sh -c 'npm run dev & sleep 2'
   quell run --contain pidns --json -- npm test";
 
 #[derive(Args)]
@@ -44,6 +49,9 @@ pub struct RunArgs {
     /// Also stop the job when this process exits, or put it into a session
     #[arg(long, value_name = "PID|self|parent|session:NAME", value_parser = owner)]
     pub owner: Option<OwnerArg>,
+    /// Session of the job: jobs that are stopped together [default: QUELL_SESSION]
+    #[arg(long, value_name = "NAME", value_parser = name)]
+    pub session: Option<String>,
     /// Do not report on stderr what was stopped
     #[arg(long, short)]
     pub quiet: bool,

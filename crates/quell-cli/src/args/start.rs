@@ -25,6 +25,7 @@ Exit codes:
   1    the name is taken, or the job ended before it was ready
   2    wrong usage
   4    refused by the guard
+  5    a lost job has the name, and the policy does not let quell stop it
   6    not ready in time; the job goes on
   125  quell failed
   126  the command can't be executed

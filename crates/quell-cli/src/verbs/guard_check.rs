@@ -126,6 +126,7 @@ fn name(verb: &CliCommand, settings: Option<&Loaded>) -> Option<(Verb, String)> 
         CliCommand::Signal(args) => (Verb::Signal, args.job.clone()),
         CliCommand::Restart(args) => (Verb::Restart, jobs(&args.jobs)),
         CliCommand::List(_) => (Verb::List, String::new()),
+        CliCommand::Top(_) => (Verb::Top, String::new()),
         CliCommand::Status(_) => (Verb::Status, String::new()),
         CliCommand::Tree(_) => (Verb::Tree, String::new()),
         CliCommand::Stats(_) => (Verb::Stats, String::new()),

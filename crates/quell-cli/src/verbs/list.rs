@@ -92,10 +92,16 @@ fn table(quell: &Quell, jobs: &[JobView]) -> Result<String, Error> {
             state(job),
             age(job, now).into(),
             job.held.map_or("-", |held| held.as_str()).into(),
-            render::command_line(&job.command).into(),
+            command(job).into(),
         ]);
     }
     Ok(table.lines(Reader::of_stdout()))
+}
+
+/// What runs: the command, or what a command has left behind that has exited.
+fn command(job: &JobView) -> String {
+    let command = render::command_line(&job.command);
+    if job.is_left_behind() { format!("left by: {command}") } else { command }
 }
 
 /// The time since its end, or its beginning.

@@ -30,6 +30,7 @@ mod status;
 mod stop;
 mod sweep;
 mod test;
+mod top;
 mod tree;
 mod wait;
 mod wrap;
@@ -80,6 +81,7 @@ pub fn carry_out(verb: CliCommand) -> ExitCode {
         CliCommand::Signal(args) => signal::signal(admitted, &args),
         CliCommand::Restart(args) => restart::restart(admitted, &args),
         CliCommand::List(args) => list::list(admitted, &args),
+        CliCommand::Top(args) => top::top(admitted, &args),
         CliCommand::Status(args) => status::status(admitted, &args),
         CliCommand::Tree(args) => tree::tree(admitted, &args),
         CliCommand::Stats(args) => stats::stats(admitted, &args),
@@ -131,7 +133,7 @@ fn refused(verb: &CliCommand, error: &Error) -> ExitCode {
         (CliCommand::Run(_) | CliCommand::Wrap(_), _) => (exit::FAILED, errors::body(error)),
         _ => (errors::exit_code(error), errors::body(error)),
     };
-    let json = args::wants_json(&std::env::args_os().collect::<Vec<_>>());
+    let json = args::wants_json(&crate::words());
     output::hide_by_settings();
     output::fail(&called(), json, code, &body)
 }
@@ -145,7 +147,7 @@ fn no_request(error: &io::Error) -> ExitCode {
 
 /// The verb as it was called.
 fn called() -> String {
-    std::env::args_os().nth(1).map(|word| word.to_string_lossy().into_owned()).unwrap_or_default()
+    crate::words().get(1).map(|word| word.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
 /// Prints an error and returns its exit code.

@@ -5,14 +5,15 @@ use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use quell::binary::{Finished, Loaded, ReceiptTarget, StdoutUse, account, parse_environment};
+use quell::binary::responses::RunLeft;
+use quell::binary::{Finished, Left, Loaded, ReceiptTarget, Returned, StdoutUse, account, parse_environment};
 use quell::{
-    Actor, Cause, Error, ErrorBody, Foreground, JobId, JobRequest, Leak, Limits, ProcId, Receipt,
+    Actor, Cause, Error, ErrorBody, Foreground, JobId, JobRequest, Leak, Limits, Owner, ProcId, Receipt,
     RootOutcome, Signal, Until, Verdict,
 };
 
 use super::Admitted;
-use crate::args::{JobArgs, LeakArg, OwnerArg, RunArgs, UntilArg};
+use crate::args::{JobArgs, OwnerArg, RunArgs, UntilArg};
 use crate::errors::{self, exit};
 use crate::open_line;
 use crate::output;
@@ -42,9 +43,10 @@ pub fn run(admitted: Admitted, args: RunArgs, id: Option<JobId>) -> ExitCode {
         Ok(request) => request,
         Err(error) => return output::fail("run", json, exit::FAILED, &error),
     };
-    let leak = request.leak;
+    let (leak, owner) = (request.leak, request.owner());
     match quell::binary::run(request, home, &permit) {
-        Ok(finished) => report(&finished, leak, quiet, json),
+        Ok(Returned::Finished(finished)) => report(&finished, leak, quiet, json),
+        Ok(Returned::Left(left)) => report_left(&left, owner, quiet, json),
         Err(error) => {
             let (code, error) = errors::of_run(&error);
             output::fail("run", json, code, &error)
@@ -85,11 +87,7 @@ pub fn apply(args: JobArgs, request: &mut JobRequest) -> Result<(), ErrorBody> {
         Some(UntilArg::Root) => Until::Root,
         Some(UntilArg::Tree) => Until::Tree,
     };
-    request.leak = match args.leak {
-        LeakArg::Stop => Leak::Stop,
-        LeakArg::Report => Leak::Report,
-        LeakArg::Fail => Leak::Fail,
-    };
+    request.leak = args.leak.into();
     request.name = args.name;
     request.tags = args.tag.into_iter().collect();
     Ok(())
@@ -113,8 +111,14 @@ fn request(
     args: RunArgs,
     id: Option<JobId>,
 ) -> Result<(JobRequest, Option<PathBuf>), ErrorBody> {
+    let owner = match &args.owner {
+        Some(arg) => owner(arg),
+        None if keeps_left(&args) => default_owner().map(Some),
+        None => Ok(None),
+    };
+    let owner =
+        owner.and_then(|owner| check_keep(&args).map(|()| owner)).map_err(|error| errors::body(&error))?;
     let file = args.receipt.map(ReceiptTarget::File);
-    let owner = args.owner.as_ref().map(owner).transpose().map_err(|error| errors::body(&error))?.flatten();
     let foreground = Foreground {
         id,
         stdin: args.stdin.map(|path| if path.as_os_str() == "null" { "/dev/null".into() } else { path }),
@@ -124,12 +128,42 @@ fn request(
         server: None,
     };
     let mut request = JobRequest::new(args.command, foreground);
-    request.session = args.owner.as_ref().and_then(OwnerArg::session);
+    request.session = args.session.or_else(|| args.owner.as_ref().and_then(OwnerArg::session));
     configure_run(&mut request, settings).map_err(|error| errors::body(&error))?;
     apply(args.job, &mut request)?;
     // For the jobs that the command starts.
     request.env.set.extend(request.session.iter().map(|session| ("QUELL_SESSION".into(), session.into())));
     Ok((request, if args.no_record { None } else { Some(home()?) }))
+}
+
+fn keeps_left(args: &RunArgs) -> bool {
+    Leak::from(args.job.leak) == Leak::Keep
+}
+
+/// What `--leak keep` lives for by default: the process that has called this one, or the first one above it that does more than wait
+/// for what it has started. A shell that runs one command for an agent exits too soon.
+fn default_owner() -> Result<ProcId, Error> {
+    let found = quell::binary::clients()?.last().map(|client| client.id);
+    let none = "--leak keep has no process to live for, as this one was started by the system: name one with --owner PID";
+    found.ok_or_else(|| Error::BadValue(none.into()))
+}
+
+/// Refuses options that contradict `--leak keep`.
+fn check_keep(args: &RunArgs) -> Result<(), Error> {
+    let why = match args {
+        _ if !keeps_left(args) => return Ok(()),
+        RunArgs { no_record: true, .. } => {
+            "--leak keep needs a record, by which what is left is found and stopped: leave out --no-record"
+        }
+        RunArgs { receipt_fd: Some(_), .. } => {
+            "--leak keep can't write to --receipt-fd, which quell would hold open after its return: use --receipt FILE"
+        }
+        RunArgs { job: JobArgs { until: Some(_), .. }, .. } => {
+            "--leak keep returns at the exit of the command and keeps the rest: leave out --until"
+        }
+        _ => return Ok(()),
+    };
+    Err(Error::BadValue(why.into()))
 }
 
 pub fn home() -> Result<PathBuf, ErrorBody> {
@@ -169,6 +203,8 @@ fn report(finished: &Finished, leak: Leak, quiet: bool, json: bool) -> ExitCode 
     let leak_shown = match leak {
         Leak::Stop => leaked && std::io::stderr().is_terminal(),
         Leak::Report | Leak::Fail => finished.leaked,
+        // The tree was stopped together with its command.
+        Leak::Keep => false,
     };
     let timed_out = receipt.cause == Cause::Timeout;
     let shown = timed_out || leak_shown || receipt.killed() || receipt.verdict != Verdict::Gone;
@@ -209,6 +245,45 @@ fn report(finished: &Finished, leak: Leak, quiet: bool, json: bool) -> ExitCode 
     root_code(finished)
 }
 
+/// Reports that the command has exited, and that what it left goes on.
+fn report_left(left: &Left, owner: Option<Owner>, quiet: bool, json: bool) -> ExitCode {
+    let id = left.id;
+    match left.count {
+        _ if quiet => {}
+        // They were exiting.
+        0 => {}
+        1 => {
+            output::to_stderr(&format!("quell: 1 process goes on as job {id}; `quell stop {id}` stops it\n"))
+        }
+        count => output::to_stderr(&format!(
+            "quell: {count} processes go on as job {id}; `quell stop {id}` stops them\n"
+        )),
+    }
+    if json {
+        let end = if open_line::may_be_open() { "\n" } else { "" };
+        let text = format!("{end}{}\n", quell::binary::success("run", &RunLeft::new(left, owner)));
+        if let Some(code) = output::to_stdout(&text) {
+            return code;
+        }
+    }
+    own_code(&left.outcome, left.interrupted).unwrap_or(ExitCode::from(exit::FAILED))
+}
+
+/// The exit code that stands for the outcome of a command that has run.
+fn own_code(outcome: &RootOutcome, interrupted: bool) -> Option<ExitCode> {
+    match outcome {
+        RootOutcome::Exited { code } => Some(ExitCode::from(*code as u8)),
+        RootOutcome::Signaled { signal, .. } => {
+            // A shell that waits for us goes on with its script unless it sees that its child died of Ctrl-C.
+            if interrupted && *signal == Signal::INT {
+                quell::binary::exit_by_signal(*signal);
+            }
+            Some(ExitCode::from(128 + signal.number() as u8))
+        }
+        RootOutcome::NotStarted { .. } | RootOutcome::Unknown => None,
+    }
+}
+
 /// The exit code for a command that is proven gone.
 pub fn root_code(finished: &Finished) -> ExitCode {
     let receipt = &finished.receipt;
@@ -219,24 +294,18 @@ pub fn root_code(finished: &Finished) -> ExitCode {
     {
         return ExitCode::from(exit::FAILED);
     }
-    match receipt.root.outcome {
-        RootOutcome::Exited { code } => ExitCode::from(code as u8),
-        RootOutcome::Signaled { signal, .. } => {
-            // A shell that waits for us goes on with its script unless it sees that its child died of Ctrl-C.
-            if finished.interrupted && signal == Signal::INT {
-                quell::binary::exit_by_signal(signal);
-            }
+    if let Some(code) = own_code(&receipt.root.outcome, finished.interrupted) {
+        return code;
+    }
+    match (&receipt.root.outcome, &receipt.actor) {
+        // Stopped before its first instruction: as if the program itself had got the signal.
+        (RootOutcome::NotStarted { .. }, Actor::Sender { signal, .. }) => {
             ExitCode::from(128 + signal.number() as u8)
         }
-        // Stopped before its first instruction: as if the program itself had got the signal.
-        RootOutcome::NotStarted { .. } => match receipt.actor {
-            Actor::Sender { signal, .. } => ExitCode::from(128 + signal.number() as u8),
-            Actor::Client { .. } => ExitCode::from(128 + Signal::TERM.number() as u8),
-            Actor::Program | Actor::Quell | Actor::Owner { .. } | Actor::Kernel | Actor::Unknown => {
-                ExitCode::from(exit::FAILED)
-            }
-        },
-        RootOutcome::Unknown => ExitCode::from(exit::FAILED),
+        (RootOutcome::NotStarted { .. }, Actor::Client { .. }) => {
+            ExitCode::from(128 + Signal::TERM.number() as u8)
+        }
+        _ => ExitCode::from(exit::FAILED),
     }
 }
 

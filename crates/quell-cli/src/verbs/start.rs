@@ -188,6 +188,10 @@ fn wanted(settings: Result<Loaded, Error>, args: StartArgs) -> Result<Wanted, Ex
     run::apply(args.job, &mut request).map_err(|body| {
         output::fail("start", json, if body.code == "bad_env_file" { 2 } else { 125 }, &body)
     })?;
+    if request.leak == Leak::Keep {
+        let why = "--leak keep is about the return of `quell run`; with `quell start`, --until tree keeps what the command leaves";
+        return Err(said(Error::BadValue(why.into())));
+    }
     if request.leak == Leak::Fail {
         let why =
             "--leak fail is about the exit code of `quell run`; `quell start` has given its own by then";

@@ -83,7 +83,10 @@ fn describe(status: &StatusAnswer, reader: Reader) -> String {
     row("name", job.name.as_deref().map(printable));
     row("started", job.started.map(time));
     row("ended", job.ended.map(time));
-    row("exit", job.outcome.as_ref().filter(|_| job.state == JobState::Ended).map(outcome));
+    let is_over = job.state == JobState::Ended || job.is_left_behind();
+    row("exit", job.outcome.as_ref().filter(|_| is_over).map(outcome));
+    let left = "the command has exited; the processes that it left go on";
+    row("left", job.is_left_behind().then(|| left.into()));
     row("cause", job.cause.map(|cause| because(cause, job)));
     row("proof", job.verdict.as_ref().map(proof));
     let pids = |ids: &[ProcId]| ids.iter().map(|id| id.pid.to_string()).collect::<Vec<_>>().join(", ");
@@ -198,7 +201,8 @@ fn proof(verdict: &Verdict) -> String {
 
 fn ready(job: &JobView, rules: Option<&ReadyRules>) -> Option<String> {
     if let Some(wall) = job.ready {
-        return Some(format!("since {}", time(wall)));
+        let until = if job.state == JobState::Ended { "until its end, from" } else { "since" };
+        return Some(format!("{until} {}", time(wall)));
     }
     let wanted = format::ready_rules(rules?);
     Some(format!("{}: {wanted}", if job.state == JobState::Ended { "never" } else { "not yet" }))

@@ -88,15 +88,17 @@ impl Teller {
             self.worst = self.worst.max(exit::NOT_PROVEN_DEAD);
         }
         if self.json {
-            return self.jobs.push(StoppedJob { id: job.id(), already_ended, receipt });
+            return self.jobs.push(StoppedJob { id: receipt.job.id, already_ended, receipt });
         }
         if self.quiet && receipt.verdict == Verdict::Gone {
             return;
         }
         let columns = render::columns_of(&std::io::stdout());
         let text = match (already_ended, &receipt.verdict) {
-            (true, Verdict::Gone) => format!("{} had ended already\n", job.id()),
-            (true, verdict) => format!("{} had ended already, {}\n", job.id(), format::verdict(verdict)),
+            (true, Verdict::Gone) => format!("{} had ended already\n", format::job(job)),
+            (true, verdict) => {
+                format!("{} had ended already, {}\n", format::job(job), format::verdict(verdict))
+            }
             (false, _) if self.several => {
                 account::account_as(&format!("quell: {}", format::job(job)), &receipt, columns)
             }

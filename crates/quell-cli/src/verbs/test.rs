@@ -11,7 +11,7 @@ use quell_test::{TestAnswer, TestPlan, TestStatus, run_tests};
 
 use super::interrupts::Interrupts;
 use super::{Admitted, envelope, fail, guard_of};
-use crate::args::{LeakArg, TestArgs};
+use crate::args::TestArgs;
 use crate::errors::{self, exit};
 use crate::output;
 use crate::render::ControlFilter;
@@ -45,11 +45,11 @@ fn carry_out(admitted: Admitted, args: TestArgs) -> Result<(TestAnswer, Option<S
     let ask = args.ask.map_or(config.stop.ask, Into::into);
     request.stop = StopPlan { grace: args.grace.unwrap_or(config.stop.grace), ask, ..config.stop };
     request.timeout = args.timeout.map_or(config.test.timeout, |bound| bound.0);
-    request.leak = match args.leak {
-        LeakArg::Stop => Leak::Stop,
-        LeakArg::Report => Leak::Report,
-        LeakArg::Fail => Leak::Fail,
-    };
+    request.leak = args.leak.into();
+    if request.leak == Leak::Keep {
+        let why = "--leak keep is for `quell run`: tests leave nothing behind";
+        return Err(Error::BadValue(why.into()));
+    }
     (request.name, request.tags) = (args.name, args.tag.into_iter().collect());
     request.hooks = config.hooks;
     request.mask = config.start.mask;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use quell::binary::{Loaded, ServerRules, account};
+use quell::binary::{Loaded, Returned, ServerRules, account};
 use quell::{Error, ErrorBody, Foreground, JobId, JobRequest, Until, Verdict};
 
 use super::{Admitted, run};
@@ -27,7 +27,9 @@ pub fn wrap(admitted: Admitted, args: WrapArgs, id: Option<JobId>) -> ExitCode {
         Err(error) => return fail(exit::FAILED, &error),
     };
     let finished = match quell::binary::run(request, home, &permit) {
-        Ok(finished) => finished,
+        Ok(Returned::Finished(finished)) => finished,
+        // What a server leaves behind is never kept.
+        Ok(Returned::Left(_)) => return ExitCode::from(exit::FAILED),
         Err(error) => {
             let (code, error) = errors::of_run(&error);
             return fail(code, &error);

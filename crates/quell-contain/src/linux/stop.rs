@@ -199,8 +199,8 @@ impl Containment {
     /// Asks all members to exit, or only the root: `signal`, then CONT, because a stopped process handles no signal before it
     /// continues.
     ///
-    /// The keeper of a nested job and the processes below it are not asked. The front of that job is, and its keeper asks them
-    /// once.
+    /// The keeper of a nested job and the processes below it are not asked. The front or standby of that job is, and its keeper asks
+    /// them once. A keeper that has neither ignores the request, so the processes below it are asked here.
     ///
     /// The members are collected before the first signal, because a process that exits leaves its children to be looked for
     /// elsewhere. The root's process group is signalled as a whole, which no fork can escape. Other members are signalled
@@ -215,7 +215,7 @@ impl Containment {
         for _ in 0..ASK_PASSES {
             self.walk_on(&mut member_set, |seen| {
                 member_log.note(&seen.stat);
-                if seen.stat.comm == KEEPER_NAME {
+                if seen.stat.comm == KEEPER_NAME && has_supervisor(&seen.stat) {
                     return Below::Skip;
                 }
                 let id = seen.stat.id();
@@ -347,6 +347,12 @@ impl Containment {
             }
         }
     }
+}
+
+/// Whether the parent of a nested keeper is the front or standby that forked it. An orphaned keeper is a child of this process, or of a
+/// program in between.
+fn has_supervisor(keeper: &Stat) -> bool {
+    keeper.ppid != quell_sys::pid() && quell_sys::is_quell(keeper.ppid)
 }
 
 /// Kills the processes in the cgroup that no walk has found, one by one. cgroup.kill skips a process whose leader thread has

@@ -5,6 +5,7 @@
 
 mod facts;
 mod set;
+mod victim;
 
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,7 @@ use serde::{Serialize, Serializer};
 
 pub use self::set::KillTarget;
 use self::set::{PinnedSet, Process};
+pub use self::victim::Victim;
 use crate::{BUILT_IN, Decision, DecisionCode, Error, Guard, KillPolicy, Result, Verb};
 use crate::{decide_kill, decide_verb, read_pid};
 
@@ -40,12 +42,14 @@ pub struct Kill {
     pub verify: Duration,
     /// Signal its descendants too.
     pub tree: bool,
+    /// Signal only this process: another one that has its PID counts as no process.
+    pub expected: Option<ProcId>,
 }
 
 impl Default for Kill {
     fn default() -> Self {
         let plan = StopPlan::default();
-        Self { signal: Signal::TERM, grace: plan.grace, verify: plan.verify, tree: false }
+        Self { signal: Signal::TERM, grace: plan.grace, verify: plan.verify, tree: false, expected: None }
     }
 }
 
@@ -113,6 +117,17 @@ pub fn check(guard: &Guard, pid: &str, kill: &Kill) -> Result<Decision> {
     }
 }
 
+/// The same with what a person needs to know about the process; none if the policy does not allow `kill` at all.
+pub fn examine(guard: &Guard, pid: &str, kill: &Kill) -> Result<(Decision, Option<Victim>)> {
+    let number = match read_target(guard, pid) {
+        Ok(number) => number,
+        Err(refusal) => return Ok((*refusal, None)),
+    };
+    let (set, decision) = pin_and_decide(guard, number, kill)?;
+    let victim = Victim::of(set.root()).ok_or(Error::NoSuchProcess(number))?;
+    Ok((decision, Some(victim)))
+}
+
 /// The PID, if the policy allows `kill` at all. This comes before the process is looked at: a caller that may not kill does not
 /// learn which processes exist.
 fn read_target(guard: &Guard, pid: &str) -> std::result::Result<u32, Box<Decision>> {
@@ -162,6 +177,9 @@ pub fn kill(guard: &Guard, pid: &str, kill: &Kill) -> Result<KillAnswer> {
 /// Pins the process, with `--tree` its descendants too, and asks the policy about each of them.
 fn pin_and_decide<'g>(guard: &'g Guard, pid: u32, kill: &Kill) -> Result<(PinnedSet<'g>, Decision)> {
     let set = PinnedSet::pin(guard, pid, kill.tree)?;
+    if kill.expected.is_some_and(|expected| expected != set.root().id) {
+        return Err(Error::NoSuchProcess(pid));
+    }
     let decision = decide(&set, &guard.policy().kill, kill.signal)?;
     Ok((set, decision))
 }

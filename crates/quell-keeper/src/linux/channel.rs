@@ -91,6 +91,13 @@ pub enum KeeperEvent {
     /// The root was stopped by job control.
     RootStopped,
     RootExited(RootOutcome),
+    /// The root has exited. The others go on, and the keeper needs no front from now on.
+    Left {
+        /// How many were seen.
+        count: usize,
+        /// The first few of them.
+        members: Vec<Member>,
+    },
     /// This run is over, with this outcome of its root. Another run begins after a delay.
     Waiting(RootOutcome),
     /// The job is over; the keeper exits now.

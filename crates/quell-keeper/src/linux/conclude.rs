@@ -136,8 +136,9 @@ impl Supervisor {
     /// Writes receipt, state and history, and closes the connections of the clients that wait for the end.
     pub(super) fn write_end(&mut self, receipt: &mut Receipt, record: StateRecord, events: &[JobEvent]) {
         let Some(store) = &self.job.store else { return };
-        let background = self.job.is_background();
-        let last = background && self.run.restart_after.is_none();
+        // No caller waits for it, so its end is known only from its record.
+        let alone = self.job.is_background() || self.left;
+        let last = alone && self.run.restart_after.is_none();
         let end = JobEnd {
             job: store,
             lock: self.lock.as_ref(),
@@ -149,7 +150,6 @@ impl Supervisor {
                 (true, None) => SyncWhen::BeforeMark,
                 (true, Some(_)) => SyncWhen::AfterMark,
             },
-            // The end of a background job is known only from its record.
             disk_full: if last { DiskFull::UseReserve(DISK_PATIENCE) } else { DiskFull::Fail },
         };
         let (helper, control) = (&mut self.helper, &mut self.host.control);
@@ -158,9 +158,9 @@ impl Supervisor {
             EndStep::ClientsReleased => control.close(),
         });
         if let Err(error) = written {
-            // A foreground job leaves no record rather than one that says "running". The output and history of a background job
-            // are worth keeping: its record stays, and the next command that finds it without a keeper completes it.
-            if !background {
+            // A job whose caller waits leaves no record rather than one that says "running". That of another job stays, with its
+            // output and history, and the next command that finds it without a keeper completes it.
+            if !alone {
                 let _ = store.remove();
             }
             receipt.warnings.push(format!("the record could not be written: {error}"));

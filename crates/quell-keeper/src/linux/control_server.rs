@@ -1,5 +1,5 @@
-//! The clients of a background job: they connect to its control socket, send requests and get answers. `requests.rs` decides
-//! what a request does. The server of a foreground job has no socket and no clients.
+//! The clients of a job: they connect to its control socket, send requests and get answers. `requests.rs` decides what a request
+//! does. The control server of a job whose caller waits for its end has no socket and no clients.
 
 use std::io;
 use std::os::fd::AsFd;

@@ -126,6 +126,8 @@ pub struct Supervisor {
     pub timers: Timers<KeeperTimer>,
     /// The state that was last put on record.
     pub recorded: Option<StateRecord>,
+    /// Whether the front has left, or may, because the root has exited: what is left is kept here alone.
+    pub left: bool,
     pub run: Run,
 }
 
@@ -156,6 +158,7 @@ impl Supervisor {
             keeper: None,
             timers: Timers::default(),
             recorded: None,
+            left: false,
             run,
         }
     }
@@ -348,6 +351,10 @@ impl Supervisor {
             self.job.standby = None;
             return self.record_state();
         }
+        // The caller has its answer, or was killed while it got it.
+        if self.left {
+            return;
+        }
         // A client kills the front of its server if the server takes long to exit. The server keeps the time that it was given.
         if self.has_server_clock() {
             return;
@@ -360,7 +367,11 @@ impl Supervisor {
         self.record_event(EventKind::OwnerGone { kept });
         if !kept {
             let mode = StopMode::Within(self.job.rules.plan.grace);
-            self.ask_stop(Cause::OwnerGone, Actor::Quell, mode);
+            let actor = match &self.host.owner_named {
+                Some(owner) => Actor::Owner { pid: owner.id.pid, command: self.job.mask.apply(&owner.name) },
+                None => Actor::Quell,
+            };
+            self.ask_stop(Cause::OwnerGone, actor, mode);
         }
     }
 }

@@ -11,21 +11,23 @@ use quell_core::{
 };
 use quell_store::{JobEnd, Lock, NameError};
 use quell_sys::fault::{self, FaultPoint, Role, fault_point};
-use quell_sys::{ChildRules, SignalFd};
+use quell_sys::{ChildRules, PidFd, SignalFd};
 
 use super::background::claim_name;
 use super::channel::{JsonChannel, KeeperEvent};
 use super::engine::{Run, Supervisor, become_keeper};
 use super::evidence::Evidence;
 use super::helper::{self, HelperBrief, HelperLink};
+use super::host::Host;
 use super::job::{SupervisedJob, signals, system};
 use super::keeper_watch::{KeeperOutcome, STOP_SIGNALS, fork_keeper};
+use super::left;
 use super::owner::pin_owner;
 use super::receipt_sink::ReceiptSink;
 use super::server::ServerWatch;
 use super::stop_signals::FORWARDED;
 use super::takeover::TakeoverResources;
-use crate::{Finished, StartError};
+use crate::{Returned, StartError};
 
 /// What both sides of the fork need.
 struct ForegroundSetup {
@@ -36,16 +38,18 @@ struct ForegroundSetup {
     preexisting_children: Vec<ProcId>,
     /// Descriptors that the caller has passed on. Only the program gets them.
     inherited: Vec<i32>,
+    /// The process that the job lives for in addition to the caller.
+    owner: Option<PidFd>,
 }
 
 /// With fewer descriptors a keeper can't stop a tree.
 const DESCRIPTORS: u64 = 20;
 
-/// Runs a job in the foreground and waits until it is proven gone.
+/// Runs a job in the foreground and waits until it is proven gone, or until its root has exited if what it leaves is kept.
 ///
 /// Before: this process has one thread, and has opened nothing yet. After: no process of the job is alive, or the
-/// receipt names the survivors. With an error, nothing has run and nothing is left behind.
-pub fn run(request: JobRequest, home: Option<PathBuf>) -> Result<Finished, StartError> {
+/// receipt names the survivors, or a keeper goes on with what the root left. With an error, nothing has run and nothing is left behind.
+pub fn run(request: JobRequest, home: Option<PathBuf>) -> Result<Returned, StartError> {
     fault::act_as(Role::Front);
     let mut inherited = quell_sys::inherited_descriptors();
     check_proc()?;
@@ -53,6 +57,9 @@ pub fn run(request: JobRequest, home: Option<PathBuf>) -> Result<Finished, Start
     let Some(foreground) = request.as_foreground().cloned() else {
         return Err(StartError::Start("no foreground job was asked for".into()));
     };
+    if request.keeps_left() && home.is_none() {
+        return Err(StartError::Start("what it leaves behind can't be kept without a record".into()));
+    }
     let sinks = ReceiptSink::open_all(&foreground.receipts, &mut inherited)?;
     let made: Vec<PathBuf> = sinks.iter().filter_map(|sink| sink.made.clone()).collect();
     let finished = run_with(request, &foreground, home, inherited, sinks);
@@ -79,7 +86,7 @@ fn run_with(
     home: Option<PathBuf>,
     inherited: Vec<i32>,
     receipts: Vec<ReceiptSink>,
-) -> Result<Finished, StartError> {
+) -> Result<Returned, StartError> {
     let owner = foreground.owner.map(pin_owner).transpose()?;
     let mask = request.masked_values();
     if [&request.name, &request.session].into_iter().flatten().any(|name| mask.hides(name)) {
@@ -105,6 +112,7 @@ fn run_with(
         keep_ignored: quell_sys::ignored_at_start(&signals(&["INT", "HUP", "QUIT"])),
         preexisting_children: quell_contain::preexisting_children(),
         inherited,
+        owner,
     };
     let mut watched = signals(&[&STOP_SIGNALS[..], &FORWARDED[..], &["CHLD"]].concat());
     watched.retain(|signal| !setup.keep_ignored.contains(signal));
@@ -115,17 +123,20 @@ fn run_with(
     }
     // At a file size limit a write should fail, and not kill this process.
     signals(&["XFSZ"]).into_iter().for_each(quell_sys::ignore);
-    let (mut watch, setup) = fork_keeper(job, &watched, setup, keep)?;
+    let (mut watch, mut setup) = fork_keeper(job, &watched, setup, keep)?;
     // EOF on the caller's pipes must depend on the program alone. quell keeps only what it writes to itself.
     let _ = quell_sys::redirect_to_null(true, foreground.stdout == StdoutUse::Release, false);
     quell_sys::close_inherited(&setup.inherited);
-    watch.owner = owner;
+    // Where this process may exit before the job has ended, the keeper watches the owner.
+    watch.owner = setup.owner.take().filter(|_| !watch.job.keeps_left());
     match watch.run() {
-        KeeperOutcome::Done(finished) => Ok(*finished),
+        KeeperOutcome::Done(finished) => Ok(Returned::Finished(finished)),
+        KeeperOutcome::Left(left) => Ok(Returned::Left(left)),
         KeeperOutcome::Failed(error) => Err(error),
         KeeperOutcome::Lost => {
             let ForegroundSetup { helper, preexisting_children, .. } = setup;
-            Ok(watch.take_over(TakeoverResources { helper, preexisting_children, lock: None, output: None }))
+            let resources = TakeoverResources { helper, preexisting_children, lock: None, output: None };
+            Ok(Returned::Finished(Box::new(watch.take_over(resources))))
         }
     }
 }
@@ -147,7 +158,7 @@ fn start_helper(job: &SupervisedJob) -> Result<HelperLink, StartError> {
 /// The keeper's main function. The keeper makes everything that has to be removed again, so that nothing is left behind if the
 /// front is killed.
 fn keep(job: SupervisedJob, setup: ForegroundSetup, mut front: JsonChannel, evidence: Evidence) {
-    let (signals, lock, containment, server) = match prepare_keeper(&job) {
+    let Prepared { signals, lock, containment, host } = match prepare_keeper(&job, setup.owner) {
         Ok(prepared) => prepared,
         Err(failure) => {
             // An error means that the front is gone.
@@ -169,10 +180,10 @@ fn keep(job: SupervisedJob, setup: ForegroundSetup, mut front: JsonChannel, evid
         front: Some(front),
         lock,
         helper: setup.helper,
+        host,
         keeper: quell_contain::identify(quell_sys::pid()),
         ..Supervisor::new(job, signals, run)
     };
-    supervisor.host.server = server;
     supervisor.start(&rules);
     supervisor.host.server.iter_mut().for_each(ServerWatch::watch_stdin);
     // The terminal and the pipes are the program's alone.
@@ -183,9 +194,15 @@ fn keep(job: SupervisedJob, setup: ForegroundSetup, mut front: JsonChannel, evid
     supervisor.run_to_end();
 }
 
-type Prepared = (SignalFd, Option<Lock>, Containment, Option<ServerWatch>);
+/// What a keeper makes before it starts the program.
+struct Prepared {
+    signals: SignalFd,
+    lock: Option<Lock>,
+    containment: Containment,
+    host: Host,
+}
 
-fn prepare_keeper(job: &SupervisedJob) -> Result<Prepared, StartError> {
+fn prepare_keeper(job: &SupervisedJob, owner: Option<PidFd>) -> Result<Prepared, StartError> {
     let signals = become_keeper().map_err(StartError::other)?;
     let server = job.server().map(ServerWatch::open).transpose()?;
     // The record comes before the cgroup: if this process is killed, the next sweep finds the cgroup by the record. The record
@@ -200,11 +217,15 @@ fn prepare_keeper(job: &SupervisedJob) -> Result<Prepared, StartError> {
             claim_name(store, name)?;
         }
     }
-    let containment = job.acquire(None).inspect_err(|_| {
-        let _ = job.store.as_ref().map(|store| JobEnd::discard(store, job.request.name.as_deref()));
-    })?;
+    let discard = || job.store.as_ref().map(|store| JobEnd::discard(store, job.request.name.as_deref()));
+    let control = left::open_control(job).inspect_err(|_| drop(discard()))?;
+    let containment = job.acquire(None).inspect_err(|_| drop(discard()))?;
     fault_point(FaultPoint::PlaceAcquired);
-    Ok((signals, lock, containment, server))
+    let owner = owner.filter(|_| job.keeps_left());
+    let recorded = job.request.as_foreground().and_then(|foreground| foreground.owner);
+    let owner_named = recorded.filter(|_| owner.is_some()).map(left::named);
+    let host = Host { control, owner, owner_named, server, ..Host::default() };
+    Ok(Prepared { signals, lock, containment, host })
 }
 
 /// The specification with the variables that are masked elsewhere, and no others.

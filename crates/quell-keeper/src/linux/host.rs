@@ -1,11 +1,12 @@
 //! What a keeper serves in addition to its tree: clients, output, input, the owner, readiness, the process that started the job.
 //! It lasts over all runs of the program. A job in the foreground has `Host::default()`, with the client of a server
-//! at most: each other part is empty and does nothing.
+//! at most, or with a control socket and an owner if it keeps what its root leaves behind: each other part is empty and does nothing.
 
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use quell_core::ClientProcess;
 use quell_sys::{PidFd, Polled, Ready, Sources};
 
 use super::backoff::Backoff;
@@ -23,6 +24,8 @@ pub struct Host {
     pub output: Option<OutputCapture>,
     pub input: ProgramInput,
     pub owner: Option<PidFd>,
+    /// The name of an owner that the receipt names.
+    pub owner_named: Option<ClientProcess>,
     pub server: Option<ServerWatch>,
     pub readiness: Option<Readiness>,
     pub backoff: Backoff,

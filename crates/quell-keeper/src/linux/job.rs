@@ -81,6 +81,11 @@ impl SupervisedJob {
         self.request.as_foreground()?.server.as_ref()
     }
 
+    /// Whether what outlives the root is kept as a live job.
+    pub fn keeps_left(&self) -> bool {
+        self.request.keeps_left()
+    }
+
     /// Whether it is meant to run for long, so that memory which is needed only at its start is freed.
     pub fn is_long_lived(&self) -> bool {
         self.is_background() || self.server().is_some()

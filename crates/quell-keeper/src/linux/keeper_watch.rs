@@ -15,7 +15,7 @@ use super::engine::TRIM_AFTER;
 use super::evidence::Evidence;
 use super::job::{SupervisedJob, describe, system};
 use super::receipt_sink::READER_PATIENCE;
-use crate::{Finished, StartError};
+use crate::{Finished, Left, StartError};
 
 /// The signals by which a front is asked to stop its job.
 pub const STOP_SIGNALS: [&str; 4] = ["INT", "TERM", "HUP", "QUIT"];
@@ -53,6 +53,8 @@ enum WatchTimer {
 pub enum KeeperOutcome {
     Done(Box<Finished>),
     Failed(StartError),
+    /// The root has exited. The keeper goes on with what it left, and needs no watch.
+    Left(Box<Left>),
     /// The keeper has exited without a report.
     Lost,
 }
@@ -178,10 +180,17 @@ impl KeeperWatch {
         let keeper_gone = ready.has(WatchSource::Keeper);
         if ready.has(WatchSource::Channel) || keeper_gone {
             for event in self.channel.recv().messages {
-                if let Some(outcome) = self.on_event(event) {
-                    fault_point(FaultPoint::EndHeard);
-                    self.collect_keeper();
-                    return Some(outcome);
+                match self.on_event(event) {
+                    Some(outcome @ KeeperOutcome::Left(_)) => {
+                        fault_point(FaultPoint::LeftHeard);
+                        return Some(outcome);
+                    }
+                    Some(outcome) => {
+                        fault_point(FaultPoint::EndHeard);
+                        self.collect_keeper();
+                        return Some(outcome);
+                    }
+                    None => {}
                 }
             }
         }
@@ -325,6 +334,23 @@ impl KeeperWatch {
             KeeperEvent::RootExited(outcome) => {
                 self.evidence.step(StepKind::RootExited, describe(&outcome), vec![]);
                 self.known.root = Some(outcome);
+                if self.job.keeps_left() && !self.stopping {
+                    // The keeper counts, and reports what is left or the end.
+                    self.timers.arm(WatchTimer::Phase, MARKER_SEARCH_PATIENCE + READER_PATIENCE + SILENCE);
+                }
+            }
+            KeeperEvent::Left { count, members } => {
+                let (id, interrupted) = (self.job.spec.id, self.interrupted);
+                let outcome = self.known.root.clone().unwrap_or(RootOutcome::Unknown);
+                let root = self.report.inner.or(self.report.root);
+                return Some(KeeperOutcome::Left(Box::new(Left {
+                    id,
+                    root,
+                    outcome,
+                    count,
+                    members,
+                    interrupted,
+                })));
             }
             KeeperEvent::Failed(failure) => return Some(KeeperOutcome::Failed(failure)),
             KeeperEvent::Done(result) => {
@@ -351,14 +377,19 @@ impl KeeperWatch {
     }
 
     /// Reaps the keeper. Returns how it ended, if that is known.
+    ///
+    /// Never waits for longer than twice the silence. A process of the job may trace the keeper: then only that process can reap it, or
+    /// hold it in its exit. The keeper is reaped with the other children when the tracer is gone.
     pub fn collect_keeper(&self) -> Option<RootOutcome> {
+        let has_exited = || {
+            let patience = Some(Instant::now() + SILENCE);
+            quell_sys::poll_until(&[Polled::Read(self.keeper.as_fd())], patience).is_ok_and(|gone| gone[0])
+        };
         // It only has to exit. If it is stopped meanwhile, it is killed.
-        let patience = Some(Instant::now() + SILENCE);
-        let gone = quell_sys::poll_until(&[Polled::Read(self.keeper.as_fd())], patience);
-        if !gone.is_ok_and(|gone| gone[0]) {
+        if !has_exited() {
             self.keeper.signal(Signal::KILL);
+            has_exited();
         }
-        let _ = quell_sys::wait_exit(self.keeper.pid());
         Some(quell_sys::reap(self.keeper.pid()).ok()??.outcome)
     }
 }

@@ -4,6 +4,7 @@
 //! foreground.rs      run: the front and its keeper          background.rs   keeper_main: from the request to the keeper
 //! keeper_watch.rs    KeeperWatch: what front and standby do while the keeper runs
 //!   standby.rs, stop_signals.rs (what signals mean), takeover.rs (the keeper was killed)
+//! left.rs            what the root leaves behind goes on, and the front returns
 //! engine.rs          Supervisor: the keeper's loop, over all runs; Run: one run of the program
 //!   launch.rs        the start of a run                     own_tree.rs     the tree, as the stop engine uses it
 //!   record.rs        state, members, history on disk        evidence.rs     what has happened, and the receipt
@@ -36,6 +37,7 @@ mod input;
 mod job;
 mod keeper_watch;
 mod launch;
+mod left;
 mod output;
 mod own_tree;
 mod owner;

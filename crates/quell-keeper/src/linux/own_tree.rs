@@ -132,6 +132,9 @@ impl Tree for Supervisor {
                 self.record_event(EventKind::Leaked { members });
             }
         }
+        if self.job.keeps_left() {
+            self.release_front();
+        }
     }
 
     fn killing(&mut self) {

@@ -23,6 +23,8 @@ pub fn watch_keeper(
     *starter = watch.starter.take();
     match outcome {
         KeeperOutcome::Failed(error) => Err(error),
+        // Only a front is let go.
+        KeeperOutcome::Left(_) => Ok(()),
         KeeperOutcome::Done(finished) => match (starter, finished.receipt.root.outcome) {
             (Some(_), RootOutcome::NotStarted { .. }) if finished.receipt.cause == Cause::OwnerGone => {
                 Err(StartError::OwnerGone("it exited while the job was being started".into()))

@@ -5,27 +5,27 @@ mod input;
 mod jobs;
 mod output;
 mod restart;
+mod shared;
 mod start;
 mod stop;
 mod tests_run;
 mod wait;
 
-use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use quell::binary::{AccessRequest, AskedThrough, Config};
-use quell::{
-    Condition, Cursor, Decision, Error, Filter, Interrupt, Job, JobId, JobState, JobView, Quell, StopOptions,
-};
+use quell::{Condition, Cursor, Decision, Error, Filter, Interrupt, Job, JobId, JobState, JobView, Quell};
 use quell_guard::{BUILT_IN, DecisionCode, Guard, Policy, Verb, decide_verb};
 use rmcp::model::{CallToolResult, JsonObject, Tool};
 use serde::de::DeserializeOwned;
 
-use crate::approval::Approval;
+use crate::approval::{Approval, Decided};
 use crate::failure::ToolFailure;
-use crate::lease::Lease;
-use crate::{JobScope, McpOptions, arguments, clean};
+use crate::{JobScope, arguments, clean};
+
+pub use shared::Shared;
+use shared::stop_cancelled;
 
 /// The tools for jobs, in the order of the list.
 const TOOLS: &str = include_str!("../tools.json");
@@ -84,42 +84,11 @@ fn verb_of(tool: &str) -> Option<Verb> {
     })
 }
 
-/// What all calls share.
-pub struct Shared {
-    pub options: McpOptions,
-    pub lease: Lease,
-    /// The results of test runs that ended after their call had been answered.
-    tested: Mutex<HashMap<JobId, String>>,
-    /// The jobs of calls that are stopped if their call gets no answer.
-    unreported: Mutex<HashMap<JobId, Job>>,
-}
-
-impl Shared {
-    pub fn new(options: McpOptions, lease: Lease) -> Self {
-        Self { options, lease, tested: Mutex::default(), unreported: Mutex::default() }
-    }
-
-    fn tested(&self) -> MutexGuard<'_, HashMap<JobId, String>> {
-        self.tested.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn unreported(&self) -> MutexGuard<'_, HashMap<JobId, Job>> {
-        self.unreported.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether a job that nothing knows of still runs, and was not asked to end.
-    pub fn has_unreported(&self) -> bool {
-        let goes_on = |job: &Job| match job.view() {
-            Ok(view) => !matches!(view.state, JobState::Stopping | JobState::Ended),
-            Err(_) => false,
-        };
-        self.unreported().values().any(goes_on)
-    }
-}
-
 /// One call.
 #[derive(Clone)]
 pub struct ToolCall {
+    /// Its id, as JSON.
+    pub id: String,
     pub shared: Arc<Shared>,
     pub tool: &'static Tool,
     pub arguments: JsonObject,
@@ -130,7 +99,7 @@ pub struct ToolCall {
     /// The job whose output shows how the call goes on.
     pub watched: Arc<Mutex<Option<Job>>>,
     /// What the user has decided, if the user was asked.
-    pub approval: Option<Approval>,
+    pub approval: Option<Decided>,
     /// Held until the last thread of this call has ended.
     pub slot: Arc<()>,
     pub began: Instant,
@@ -162,6 +131,7 @@ pub fn carry_out(call: ToolCall, answer: impl FnOnce(Result<Outcome, ToolFailure
         "host_service" => host::service(&call),
         other => Err(ToolFailure::new("internal", format!("{other} has no code"), "")),
     };
+    call.shared.is_reported(&call.id);
     let home = call.shared.options.home.clone();
     // Its slot is free before the client can make the next call.
     drop(call);
@@ -274,19 +244,33 @@ impl ToolCall {
 
     /// Adds the id of `job` to a failure.
     fn about<T>(&self, job: &Job, result: Result<T, ToolFailure>) -> Result<T, ToolFailure> {
-        self.shared.unreported().remove(&job.id());
         result.map_err(|failure| failure.about(job.id(), self.shared.options.hint))
     }
 
-    /// Says that `job` must not outlive this call if its id reaches nothing that could use it.
+    /// What the user has decided about `question`; none if the user was asked something else, or nothing.
+    fn decided(&self, question: &str) -> Option<Approval> {
+        self.approval.as_ref().filter(|decided| decided.question == question).map(|decided| decided.approval)
+    }
+
+    /// Begins the start of a job that must not outlive this call if its id reaches nothing that could use it. The server does not
+    /// exit while the result lives. Fails if the call has been cancelled.
+    fn begin_start(&self) -> Result<Arc<()>, ToolFailure> {
+        let starting = self.shared.begin_start();
+        if self.interrupt.is_raised() {
+            return Err(ToolFailure::new("cancelled", "the call was cancelled: nothing was started", ""));
+        }
+        Ok(starting)
+    }
+
+    /// Says that `job` is the one that was started.
     fn is_to_report(&self, job: &Job) {
-        self.shared.unreported().insert(job.id(), job.clone());
+        self.shared.is_to_report(&self.id, job);
     }
 
     /// Stops the job if the call was interrupted, so that nothing learns its id.
     fn stop_if_unreported(&self, job: &Job, met: Condition) {
         if met != Condition::Exit && self.interrupt.is_raised() {
-            let _ = job.stop_with(&StopOptions::default().reason("the call was cancelled"));
+            stop_cancelled(job);
         }
     }
 

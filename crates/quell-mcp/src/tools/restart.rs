@@ -1,6 +1,8 @@
 //! `restart_job`.
 
-use quell::{Condition, StopOptions, WaitFor};
+use std::time::Duration;
+
+use quell::{Condition, Job, StopOptions, WaitFor};
 use rmcp::model::CallToolResult;
 use serde::Deserialize;
 use serde_json::json;
@@ -28,6 +30,11 @@ pub fn restart_job(call: &ToolCall) -> Result<CallToolResult, ToolFailure> {
     // A job that lived for another client lives for this one now.
     let job = old.restart_owned_by(call.shared.lease.owner()?, &options)?;
     call.watch(&job);
+    let result = describe(call, &old, &job, wait);
+    call.about(&job, result)
+}
+
+fn describe(call: &ToolCall, old: &Job, job: &Job, wait: Duration) -> Result<CallToolResult, ToolFailure> {
     let has_sign = job.status()?.ready_rules.is_some();
     let mut answer = json!({ "restarted_from": old.id() });
     if has_sign {

@@ -15,6 +15,7 @@ use serde::Deserialize;
 
 use super::{Access, ToolCall, has_ended};
 use crate::answer::{headline, leftovers, text};
+use crate::arguments::limit;
 use crate::budget::{self, Shape, show};
 use crate::failure::ToolFailure;
 
@@ -42,11 +43,13 @@ pub fn run_command(call: &ToolCall) -> Result<CallToolResult, ToolFailure> {
         background.stdin = Stdin::Pipe;
     }
     let mut request = request(call, &access, &args.command, background, args.cwd.clone(), args.env.clone());
-    request.timeout = args.timeout_s.map(Duration::from_secs);
+    request.timeout = limit("timeout_s", args.timeout_s)?;
     // Whatever the settings say: this tool promises it.
     (request.until, request.leak) = (Until::Root, Leak::Stop);
+    let starting = call.begin_start()?;
     let job = access.quell.start(&request)?;
     call.is_to_report(&job);
+    drop(starting);
     call.watch(&job);
     let result = wait_for_end(call, &job, &args, wait, note);
     call.about(&job, result)
@@ -230,7 +233,7 @@ fn start_new(call: &ToolCall, access: &Access, args: &StartJob) -> Result<Job, T
         None => {}
     }
     background.pty = args.interactive;
-    background.ttl = args.ttl_s.map(Duration::from_secs);
+    background.ttl = limit("ttl_s", args.ttl_s)?;
     if args.keep {
         background.owner = None;
     }

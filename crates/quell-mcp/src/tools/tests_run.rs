@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use quell::binary::LogQuery;
+use quell::binary::{LogQuery, printable};
 use quell::{Condition, Cursor, Job, JobRequest, Leak, WaitFor};
 use quell_guard::{Decision, DecisionCode, Verb};
 use quell_test::{TestAnswer, TestPlan, TestStatus, check_tests};
@@ -15,13 +15,19 @@ use super::start::{background, belongs_here};
 use super::{Outcome, ToolCall};
 use crate::answer::{headline, seconds, text};
 use crate::approval::Approval;
+use crate::arguments::limit;
 use crate::budget::{DEFAULT, Shape, show};
+use crate::clean::quoted;
 use crate::failure::ToolFailure;
 
 /// How long the counting of the results may take once the tests have ended.
 const COUNTING: Duration = Duration::from_secs(10);
+/// How long the tests may take unless the call says otherwise.
+const TIMEOUT: Duration = Duration::from_secs(600);
 /// How many failed tests are named.
 const NAMED: usize = 20;
+/// How much of a command line a question shows.
+const LONGEST_COMMAND: usize = 2000;
 
 #[derive(Deserialize)]
 struct TestArguments {
@@ -51,22 +57,30 @@ pub fn run_tests(call: &ToolCall) -> Result<Outcome, ToolFailure> {
     let guard = call.guard(&access.config, None);
     let mut request = JobRequest::new(words, background(call, &access)?);
     access.config.configure(&mut request);
-    request.timeout = Some(Duration::from_secs(args.timeout_s.unwrap_or(600)));
+    request.timeout = limit("timeout_s", args.timeout_s)?.or(Some(TIMEOUT));
     request.leak = Leak::Fail;
     belongs_here(call, &mut request);
-    let plan = TestPlan {
+    let mut plan = TestPlan {
         scope: args.scope,
         junit: args.junit,
-        approved: call.approval == Some(Approval::Given),
         hint: call.shared.options.hint,
         ..TestPlan::new(request)
     };
-    if !plan.approved {
-        let decision = check_tests(&guard, &plan)?;
-        if decision.code == DecisionCode::ApprovalRequired {
-            return ask(call, &guard, &args.command, decision);
+    let decision = check_tests(&guard, &plan)?;
+    if decision.code == DecisionCode::ApprovalRequired {
+        let question = about_tests(&args.command, &decision.reason);
+        match call.decided(&question) {
+            Some(Approval::Given) => plan.approved = true,
+            None => return Ok(Outcome::Ask(question)),
+            Some(approval) => {
+                let typed = format!("quell test --approve -- {}", args.command);
+                return Err(guard
+                    .refuse(Verb::Test, &args.command, refused(decision, approval, &typed))
+                    .into());
+            }
         }
     }
+    let starting = call.begin_start()?;
     let (send, events) = mpsc::channel();
     let (shared, slot, quell) = (call.shared.clone(), call.slot.clone(), access.quell.clone());
     let run = move || {
@@ -90,6 +104,7 @@ pub fn run_tests(call: &ToolCall) -> Result<Outcome, ToolFailure> {
         Event::Done(result) => return finish((*result)?, None, note),
     };
     call.is_to_report(&job);
+    drop(starting);
     call.watch(&job);
     let result = wait_for_result(call, &job, &events, wait, note);
     call.about(&job, result)
@@ -180,21 +195,9 @@ fn summary(answer: &TestAnswer) -> String {
     lines
 }
 
-/// A run that needs approval: the user is asked, or it is refused with the command that a person can type.
-fn ask(
-    call: &ToolCall,
-    guard: &quell_guard::Guard,
-    command: &str,
-    decision: Decision,
-) -> Result<Outcome, ToolFailure> {
-    let typed = format!("quell test --approve -- {command}");
-    match call.approval {
-        None => Ok(Outcome::Ask(format!("Run these tests? {command}\n{}", decision.reason))),
-        Some(approval) => {
-            let decision = refused(decision, approval, &typed);
-            Err(guard.refuse(Verb::Test, command, decision).into())
-        }
-    }
+/// The question about a run that needs approval.
+fn about_tests(command: &str, why: &str) -> String {
+    format!("Run these tests? {}\n{}", quoted(command, LONGEST_COMMAND), printable(why))
 }
 
 /// The refusal after the user was asked, or could not be.

@@ -3,19 +3,22 @@
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-use quell::binary::LogQuery;
+use quell::binary::{LogQuery, regex};
 use quell::{Condition, Job, WaitFor, WaitMode, Waited};
 use rmcp::model::CallToolResult;
 use serde::Deserialize;
 
 use super::{ToolCall, cursor, has_ended};
 use crate::answer::{headline, leftovers, text};
+use crate::arguments::limit;
 use crate::budget::{self, Shape, show};
-use crate::clean::{clean, shorten};
+use crate::clean::{clean, cut};
 use crate::failure::ToolFailure;
 
 /// How much of a matching line is repeated above the output.
 const LONGEST_MATCH: usize = 500;
+/// How long a job prints nothing until it has fallen silent.
+const SILENCE: Duration = Duration::from_secs(10);
 
 #[derive(Deserialize)]
 struct WaitArguments {
@@ -41,12 +44,11 @@ pub fn wait_for(call: &ToolCall) -> Result<CallToolResult, ToolFailure> {
     if since.is_some() && args.jobs.len() > 1 {
         return Err(ToolFailure::argument("`since` is a position in one job's output: name only that job"));
     }
-    let until = args.until.as_deref().unwrap_or("exit");
+    let until = until(&args)?;
     let wanted = match (until, &args.pattern) {
         ("log", Some(pattern)) => WaitFor::end().log(pattern)?.since(since.unwrap_or_default()),
-        ("log", None) => return Err(ToolFailure::argument("until=log needs a `pattern`")),
         ("ready", _) => WaitFor::end().ready(),
-        ("stall", _) => WaitFor::end().stall(Duration::from_secs(args.stall_s.unwrap_or(10).max(1))),
+        ("stall", _) => WaitFor::end().stall(limit("stall_s", args.stall_s)?.unwrap_or(SILENCE)),
         _ => WaitFor::end(),
     };
     let jobs = args.jobs.iter().map(|text| call.find(&access.quell, text)).collect::<Result<Vec<_>, _>>()?;
@@ -55,12 +57,38 @@ pub fn wait_for(call: &ToolCall) -> Result<CallToolResult, ToolFailure> {
     let wanted = wanted.or_interrupted(&call.interrupt);
     let waited = quell::wait(&jobs, &wanted, mode, Instant::now().checked_add(wait))?;
     let mut answer = note.unwrap_or_default();
+    let in_time = waited.iter().any(|waited| waited.met != Condition::Nothing);
     let bytes = (budget::size(args.max_bytes) / jobs.len()).max(budget::size(Some(0)));
     for (job, waited) in jobs.iter().zip(&waited) {
-        answer += &describe(call, job, waited, until, wait)?;
+        answer += &describe(call, job, waited, until, in_time, args.pattern.as_deref(), wait)?;
         answer += &output(job, since, bytes)?;
     }
     Ok(text(answer))
+}
+
+/// What is waited for. A pattern or a time of silence says it too.
+fn until(args: &WaitArguments) -> Result<&str, ToolFailure> {
+    let until = match (args.until.as_deref(), &args.pattern, args.stall_s) {
+        (Some(until), _, _) => until,
+        (None, Some(_), Some(_)) => {
+            return Err(ToolFailure::argument(
+                "`pattern` and `stall_s` are two waits: say which with `until`",
+            ));
+        }
+        (None, Some(_), None) => "log",
+        (None, None, Some(_)) => "stall",
+        (None, None, None) => "exit",
+    };
+    match until {
+        "log" if args.pattern.is_none() => Err(ToolFailure::argument("until=log needs a `pattern`")),
+        "exit" | "ready" if args.pattern.is_some() => {
+            Err(ToolFailure::argument(format!("`pattern` is for until=log, not until={until}")))
+        }
+        "exit" | "ready" if args.stall_s.is_some() => {
+            Err(ToolFailure::argument(format!("`stall_s` is for until=stall, not until={until}")))
+        }
+        _ => Ok(until),
+    }
 }
 
 /// The first line about a job, and what ended the wait.
@@ -69,6 +97,8 @@ fn describe(
     job: &Job,
     waited: &Waited,
     until: &str,
+    in_time: bool,
+    pattern: Option<&str>,
     wait: Duration,
 ) -> Result<String, ToolFailure> {
     let mut line = headline(job)?;
@@ -76,11 +106,17 @@ fn describe(
         (Condition::Log, _) => {
             let matched = waited.line.clone().unwrap_or_default();
             let (matched, _) = clean(matched.as_bytes());
-            let _ = write!(line, "\nmatched: {}", shorten(matched, LONGEST_MATCH));
+            let found = pattern.and_then(|pattern| Some(regex(pattern).ok()?.find(&matched)?.range()));
+            let _ = write!(line, "\nmatched: {}", cut(matched, LONGEST_MATCH, found, |_| String::new()));
         }
         (Condition::Stall, _) => line += "; it has fallen silent",
         (Condition::Exit, "ready") => line += "; it ended and is NOT READY",
         (Condition::Exit, "log") => line += "; it ended and NO LINE MATCHED",
+        // Another job has ended the wait.
+        (Condition::Nothing, "exit") if in_time => line += "; still running",
+        (Condition::Nothing, _) if in_time => {
+            let _ = write!(line, "; still waiting for {until}");
+        }
         (Condition::Nothing, _) => {
             let _ = write!(line, "; still waiting for {until} after {}s", wait.as_secs());
         }

@@ -24,6 +24,11 @@ fn add(agent: Agent, wrap: bool, text: &str) -> Changed {
 
 /// Undoes a change without its backup.
 fn undo(agent: Agent, changed: &Changed) -> String {
-    let earlier = Earlier { own: changed.own, table: changed.table, servers: &changed.servers };
+    let earlier = Earlier {
+        own: changed.own,
+        table: changed.table,
+        servers: &changed.servers,
+        corrected: &changed.corrected,
+    };
     change::remove(&changed.text, agent, Some(&earlier), &is_quell).expect("undo").text
 }

@@ -338,6 +338,47 @@ fn a_quell_that_moved_is_noticed_and_corrected() {
 }
 
 #[test]
+fn a_corrected_path_is_restored_after_an_edit_by_another_program() {
+    let user = TestUser::new();
+    // The search path of these agents has no quell.
+    let own = r#""quell": {"command": "quell", "args": ["mcp"]}"#;
+    let text = SERVERS.replace(
+        r#""files": {"#,
+        &format!(r#"{own}, "mine": {{"command": "/gone/quell", "args": ["wrap", "--", "x"]}}, "files": {{"#),
+    );
+    let file = user.claude(&text);
+    let edit = |text: &str| text.replace("// my servers", "// mine, edited");
+    for others in [OtherServers::Leave, OtherServers::Wrap] {
+        assert!(user.add(Agent::Claude, others).expect("add").changed);
+        let corrected = fs::read_to_string(&file).expect("read");
+        assert!(!corrected.contains(r#""command": "quell""#), "{corrected}");
+        fs::write(&file, edit(&corrected)).expect("write");
+        // A setup of an edited file joins its record with the earlier one, and its backup has the user's own words.
+        let answer = user.add(Agent::Claude, OtherServers::Wrap).expect("again");
+        if let Some(backup) = answer.backup {
+            assert_eq!(fs::read_to_string(backup).expect("backup"), edit(&text));
+        }
+        let now = fs::read_to_string(&file).expect("read");
+        fs::write(&file, now.replace("// mine, edited", "// mine, edited again")).expect("write");
+        assert!(user.remove(Agent::Claude).expect("remove").changed);
+        assert_eq!(
+            fs::read_to_string(&file).expect("read"),
+            text.replace("// my servers", "// mine, edited again")
+        );
+        assert_eq!(user.files().len(), 1, "no backup is left");
+        fs::write(&file, &text).expect("write");
+    }
+    // A path that the user has changed since stays.
+    user.add(Agent::Claude, OtherServers::Leave).expect("add");
+    let corrected = fs::read_to_string(&file).expect("read");
+    let quell = user.path("bin/quell").display().to_string();
+    fs::write(&file, corrected.replace(&quell, "/elsewhere/quell")).expect("write");
+    user.remove(Agent::Claude).expect("remove");
+    let expected = text.replace(r#""command": "quell""#, r#""command": "/elsewhere/quell""#);
+    assert_eq!(fs::read_to_string(&file).expect("read"), expected);
+}
+
+#[test]
 fn the_path_is_the_one_that_the_search_path_leads_to() {
     let user = TestUser::new();
     fs::create_dir(user.path("links")).expect("mkdir");

@@ -125,6 +125,19 @@ pub(super) fn not_a_runner<T>(program: &str) -> Checked<T> {
     refuse(DecisionCode::CommandNotAllowed, "guard.test.commands", reason, hint)
 }
 
+/// Refuses a wrapper before a script or another program that is not a known runner: the arguments of the wrapper are not checked then.
+pub(super) fn not_before_a_script<T>(wrapper: &str) -> Checked<T> {
+    let name = printable(wrapper);
+    let reason = format!(
+        "with a scope `{name}` may stand only before a known test runner, and none was found after it"
+    );
+    let hint = format!(
+        "run the script without `{name}` (variables can be set for quell itself, and --timeout limits the time), or list \
+         `{name}` in guard.test.commands of the file that sets the scope; {GUIDE}"
+    );
+    refuse(DecisionCode::CommandNotAllowed, "guard.test.commands", reason, hint)
+}
+
 /// Refuses a cargo or go command that does not run tests.
 pub(super) fn not_tests<T>(name: &str) -> Checked<T> {
     let tests = if name == "cargo" { "`cargo test` and `cargo nextest run` are" } else { "`go test` is" };

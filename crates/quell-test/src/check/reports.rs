@@ -29,13 +29,20 @@ const REPORT_DIRS: &str = "\
 
 /// Names with the extension of a report that programs read as settings.
 const SETTINGS_FILES: &str = "\
-    *.config.json *.config.xml *.eslintrc.json *.workspace.json *-lock.json *rc.json .* AndroidManifest.xml \
-    CMakeLists.txt CMakePresets.json CMakeUserPresets.json angular.json app.json biome.json bower.json build.xml \
-    bunfig.json cdk.json composer.json constraints*.txt deno.json deno.jsonc dependency_links.txt entry_points.txt \
-    import_map.json ivy.xml jest-preset.json jsconfig*.json lerna.json manifest.json meson_options.txt \
-    namespace_packages.txt nightwatch.json npm-shrinkwrap.json nx.json package.json phpunit*.xml pom.xml project.json \
-    pyrightconfig.json requirements*.txt settings*.xml top_level.txt tsconfig*.json turbo.json vcpkg.json \
-    workspace.json workspaces.json";
+    *-lock.json *.cfg.xml *.conf.json *.deps.json *.lock.json *.selections.json \
+    *.workspace.json *compose.json *config.json *config.xml *constraints*.txt *manifest.json *manifest.xml *mcp.json \
+    *rc.json *requirements*.txt *settings*.json .* agents.json angular.json app.json applicationcontext*.xml biome.json \
+    bower.json build.xml bunfig.json cdk.json checkstyle.xml CMakeLists.txt CMakePresets.json CMakeUserPresets.json \
+    compile_commands.json compile_flags.txt conanfile*.txt crush.json cypress*.json deno.json deno.jsonc \
+    dependency_links.txt devbox.json devcontainer*.json dprint.json dub.json elm.json entry_points.txt extensions.* \
+    firebase.json global.json hooks.json import-map.json import_map.json ivy.xml jasmine.json jest-preset.json \
+    jsconfig*.json keybindings.json launch*.json lefthook.json lerna.json lint-staged.json log4j*.xml logback*.xml \
+    marketplace.json meson_options.txt mocha.json namespace_packages.txt netlify.json nest-cli.json nightwatch.json \
+    nodemon.json now.json npm-shrinkwrap.json nx.json openapitools.json opencode*.json package.json package.xml \
+    packages.txt persistence.xml phpcs*.xml phpunit*.xml plugin.json plugin.xml plugins.json pom.xml project*.json \
+    psalm.xml purs.json renovate*.json rome.json ruleset*.xml runtime.txt rust-project.json settings*.xml sfdx-project.json spring*.xml tasks.json \
+    testng*.xml toolchains.xml top_level.txt tsconfig*.json tsdoc.json tslint.json turbo.json typedoc.json vcpkg*.json \
+    vercel.json web.xml workspace.json workspaces.json wrangler.json";
 
 /// How many bytes of a file are read to see whether it is a report.
 const HEAD_BYTES: u64 = 4096;
@@ -193,7 +200,7 @@ fn refuse_protected(word: &PathWord, found: &Resolved, cwd: &Path, home: &Path) 
     refuse(DecisionCode::PathProtected, BUILT_IN, reason, "choose another path for the output")
 }
 
-/// Whether a file is empty or an earlier report. For a log the name is enough.
+/// Whether a file is empty or an earlier report.
 fn is_earlier_report(path: &Path) -> bool {
     let mut bytes = Vec::new();
     let read = File::open(path).and_then(|file| file.take(HEAD_BYTES).read_to_end(&mut bytes));
@@ -204,11 +211,20 @@ fn is_earlier_report(path: &Path) -> bool {
 fn is_report(end: &str, text: &str) -> bool {
     let bare: String = text.chars().filter(|c| !c.is_whitespace()).collect();
     match end {
-        "log" => true,
+        "log" | "txt" if is_log_of_pytest(text) => true,
         "xml" => text.contains("<testsuite") || text.contains("<coverage"),
         "html" => text.contains("<!doctype html") && text.contains("report"),
         _ => REPORT_HEADS.iter().any(|begin| bare.starts_with(begin)),
     }
+}
+
+/// Whether a text, in lower case, begins like a log of pytest: a level, the logger, the file and the line (`INFO     root:test_a.py:3 …`).
+fn is_log_of_pytest(text: &str) -> bool {
+    let mut words = text.lines().next().unwrap_or_default().split_whitespace();
+    let has_level = words.next().is_some_and(|level| is_among("debug info warning error critical", level));
+    let mut place = words.next().unwrap_or_default().rsplit(':');
+    let has_line = place.next().is_some_and(|line| line.parse::<u32>().is_ok());
+    has_level && has_line && place.next().is_some_and(|file| file.contains('.')) && place.next().is_some()
 }
 
 #[cfg(test)]
@@ -217,9 +233,15 @@ mod tests {
 
     #[test]
     fn names_of_scripts_and_settings_are_not_names_of_reports() {
-        for name in
-            ["evidence.json", "a.b.txt", "pytest.log", "reports.json", "my-package.json", "config.json"]
-        {
+        for name in [
+            "evidence.json",
+            "a.b.txt",
+            "pytest.log",
+            "reports.json",
+            "my-package.json",
+            "requirement-7.txt",
+            "mcp-run.log",
+        ] {
             assert!(is_report_name(name, EVIDENCE_EXTENSIONS), "{name}");
         }
         for name in [
@@ -246,6 +268,44 @@ mod tests {
             "requirements-dev.txt",
             "CMakeLists.txt",
             "entry_points.txt",
+            "opencode.json",
+            "OpenCode.json",
+            "mcp.json",
+            "mcp_config.json",
+            ".mcp.json",
+            "test-requirements.txt",
+            "dev-requirements.txt",
+            "test_requirements.txt",
+            "requirements_dev.txt",
+            "build-constraints.txt",
+            "conanfile.txt",
+            "compile_flags.txt",
+            "packages.txt",
+            "cypress.json",
+            "cypress.env.json",
+            "vercel.json",
+            "global.json",
+            "devcontainer.json",
+            "compile_commands.json",
+            "rust-project.json",
+            "config.json",
+            "claude_desktop_config.json",
+            "settings.local.json",
+            "launchSettings.json",
+            "appsettings.Test.json",
+            "app.runtimeconfig.json",
+            "app.deps.json",
+            "nest-cli.json",
+            "tslint.json",
+            "firebase.json",
+            "renovate.json",
+            "wrangler.json",
+            "tasks.json",
+            "extensions.json",
+            "hooks.json",
+            "marketplace.json",
+            "project.assets.json",
+            "import-map.json",
             "x.xml",
             "",
         ] {
@@ -278,7 +338,14 @@ mod tests {
             ("json", "{\"numFailedTestSuites\":0}", true),
             ("json", "{\n    \"machine_info\": {}}", true),
             ("json", "{\"users\": []}", false),
-            ("log", "anything", true),
+            ("log", "INFO     root:test_a.py:3 a message\n", true),
+            ("log", "WARNING  app.db:pool.py:120 slow\nmore", true),
+            ("txt", "CRITICAL root:test_a.py:3 a message\n", true),
+            ("log", "anything", false),
+            ("log", "INFO started\n", false),
+            ("log", "INFO     root:test_a.py:x a message\n", false),
+            ("log", "INFO     2026-01-01 12:00:00 started\n", false),
+            ("log", "versions pytest-8", true),
             ("txt", "versions pytest-8", true),
             ("txt", "fixture", false),
             ("info", "TN:\nSF:a.js\n", true),

@@ -2,11 +2,12 @@
 
 use quell_guard::{BUILT_IN, DecisionCode, GUIDE};
 
-use super::command::{base_name, not_a_runner, not_tests, program_name};
+use super::command::{base_name, not_a_runner, not_before_a_script, not_tests, program_name};
 use super::options::{Rules, is_among};
 use super::path::printable;
 use super::reports::is_any_report;
 use super::scope::{PathRole, PathWord, resolve};
+use super::wrapper::is_wrapper;
 use super::{Checked, refuse};
 
 /// Programs that run a script, and the flags that don't change what is run.
@@ -34,6 +35,7 @@ pub(super) fn script_paths(words: &[String], rules: &Rules<'_>) -> Checked<Vec<P
             let Some(script) = script else { return not_a_script(program, rest.get(at)) };
             (vec![check_script(script, rules)?], &rest[at + 1..])
         }
+        None if is_wrapper(name) => return not_before_a_script(program),
         None if program.contains('/') => (vec![check_script(program, rules)?], rest),
         None => return not_a_runner(program),
     };

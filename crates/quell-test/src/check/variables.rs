@@ -2,28 +2,38 @@
 
 use quell_guard::matches;
 
-/// Variables that are removed for test runs with a scope. The list can't be complete: every other variable is passed on. Variables that say
-/// where tools are installed (PATH, HOME, CARGO_HOME, RUSTUP_HOME, PYENV_ROOT) are not listed, as most runners don't work without them.
+/// Variables that are removed for test runs with a scope. Every other variable is passed on, as tests need their own ones, so this list and
+/// [`PREFIXES`] have what interpreters, runners and loaders read when they start. Variables that say where tools are installed (PATH, HOME,
+/// CARGO_HOME, RUSTUP_HOME, PYENV_ROOT) are not listed, as most runners don't work without them.
 const REFUSED: &str = "\
-    *_PRELOAD *_WRAPPER *_OPTIONS *_BINARY *_BINARY_PATH *_LIBRARY_PATH *_PLUGIN_PATH *_CREDENTIAL_PROVIDER* \
-    *_RUSTFLAGS *_EXEC_PATH *_SSH_COMMAND *_STARTUP_HOOKS *_HOOK_PATH \
-    GCONV_PATH LOCPATH NLSPATH GLIBC_TUNABLES OPENSSL_* KRB5_CONFIG SASL_PATH GTK_MODULES GTK_PATH GIO_* \
-    BASHOPTS ENV SHELLOPTS PS4 PROMPT_COMMAND ZDOTDIR FPATH \
-    CC CXX AR LD CPP CC_* CXX_* AR_* CFLAGS CXXFLAGS CPPFLAGS LDFLAGS HOST_CC TARGET_CC COMPILER_PATH \
-    CPATH C_INCLUDE_PATH CPLUS_INCLUDE_PATH LIBRARY_PATH GCC_* CCACHE_* CMAKE_* PKG_CONFIG* \
-    MAKEFILES MAKEFLAGS GNUMAKEFLAGS MFLAGS \
-    COVERAGE_* COV_CORE_* HYPOTHESIS_STORAGE_DIRECTORY PIP_* \
-    CARGO RUSTC RUSTC_* RUSTDOC RUSTDOCFLAGS RUSTFLAGS NEXTEST_* \
+    *_PRELOAD *_WRAPPER *_OPTIONS *_OPTS *_BINARY *_BINARY_PATH *_LIBRARY_PATH *_MODULE_PATH *_PLUGIN_PATH \
+    *_CREDENTIAL_PROVIDER* *_RUSTFLAGS *_EXEC_PATH *_SSH_COMMAND *_STARTUP_HOOKS *_HOOK_PATH \
+    GCONV_PATH LOCPATH NLSPATH GLIBC_TUNABLES LIBPATH SHLIB_PATH OPENSSL_* KRB5_CONFIG SASL_PATH GTK_MODULES GTK_PATH GIO_* \
+    BASHOPTS CDPATH ENV EXECIGNORE GLOBIGNORE NULLCMD READNULLCMD SHELLOPTS PS4 PROMPT_COMMAND ZDOTDIR FPATH AWKPATH \
+    AWKLIBPATH \
+    CC CXX AR LD CPP FC RANLIB CC_* CXX_* AR_* CFLAGS CXXFLAGS CPPFLAGS LDFLAGS FFLAGS HOST_AR HOST_CC HOST_CXX TARGET_AR \
+    TARGET_CC TARGET_CXX COMPILER_PATH CPATH C_INCLUDE_PATH CPLUS_INCLUDE_PATH LIBRARY_PATH GCC_* CCACHE_* SCCACHE_* \
+    DISTCC_* CMAKE CMAKE_* NINJA PKG_CONFIG* BINDGEN_* CLANG_PATH LIBCLANG_PATH LLVM_CONFIG_PATH PROTOC PROTOC_* PYO3_* \
+    MAKE MAKEFILES MAKEFLAGS GNUMAKEFLAGS MFLAGS \
+    COVERAGE_* COV_CORE_* HYPOTHESIS_STORAGE_DIRECTORY PIP_* SETUPTOOLS_* DISTUTILS_* DIST_EXTRA_CONFIG PY_SAX_PARSER \
+    JYTHON* IPYTHON* JUPYTER_* MPLBACKEND MPLCONFIGDIR NUMBA_* BOTOCORE_EXPERIMENTAL* DEBUGPY_* PYDEVD_* MYPYPATH \
+    CARGO RUSTC RUSTC_* RUSTDOC RUSTDOCFLAGS RUSTFLAGS RUSTFMT NEXTEST_* CLIPPY_* MIRI* SYSROOT \
     GCCGO GOAUTH GOCACHEPROG GOENV GOFLAGS GOPACKAGESDRIVER GOROOT GOTOOLCHAIN GOTOOLDIR GOVCS GOWORK \
     GOCACHE GOCOVERDIR GOINSECURE GOMODCACHE GONOPROXY GONOSUMCHECK GONOSUMDB GOPATH GOPRIVATE GOPROXY GOSUMDB GOTMPDIR \
-    GO_EXTLINK_ENABLED RUST_TARGET_PATH _ARGCOMPLETE* \
-    BABEL_* JEST_* NODE_COMPILE_CACHE NODE_ICU_DATA NODE_PATH NODE_REDIRECT_WARNINGS NODE_REPL_HISTORY NODE_V8_COVERAGE \
-    NYC_* NAPI_RS_* TS_NODE_* TSX_* VITEST* VITE_NODE_* YARN_* \
-    LLVM_PROFILE_FILE GCOV_* GMON_OUT_PREFIX MALLOC_TRACE SEGFAULT_OUTPUT_NAME SSLKEYLOGFILE \
-    CLASSPATH PERL* RUBYLIB RUBYOPT GEM_PATH BUNDLE_* LUA_* PHPRC PHP_INI_SCAN_DIR CORECLR_* COR_*";
+    GOSSA* GO_EXTLINK_ENABLED RUST_TARGET_PATH \
+    BABEL_* ESBUILD_* ESBK_* JEST_* JITI_* NYC_* NAPI_RS_* SWC* SUCRASE_* TS_NODE_* TSX_* VITEST* VITE_NODE_* YARN_* \
+    npm_execpath npm_node_execpath \
+    LLVM_PROFILE_FILE GCOV_* GMON_OUT_PREFIX MALLOC_CONF MALLOC_TRACE SEGFAULT_OUTPUT_NAME SSLKEYLOGFILE \
+    PERL* HARNESS_* T2_* LUA_* LUAROCKS_* PHPRC PHP_INI_SCAN_DIR COMPOSER COMPOSER_VENDOR_DIR XDEBUG_CONFIG \
+    GEM_PATH GEM_SPEC_CACHE BUNDLE_* BUNDLER_* CLASSPATH JAVACMD CORECLR_* COR_* COMPlus_* MSBuild* MSBUILD* NUGET_* MONO_* \
+    RHOME RENV_* RETICULATE_* ESCRIPT_* ERLC_* CT_RUN_EMULATOR ELIXIR_* REBAR_* TCL* TK_LIBRARY TIX_LIBRARY TILE_LIBRARY \
+    OCAML* CAML_* GHC_* GHCRTS";
 
-/// Prefixes of variables that are removed as well, each with the exceptions that are passed on.
+/// Prefixes of variables that are removed as well, each with the exceptions that are passed on. What a new version of an interpreter
+/// reads usually has its prefix, so these rules also hold for it.
 const PREFIXES: &[(&str, &str)] = &[
+    // Interpreters and tools use such names among themselves (`__PYVENV_LAUNCHER__`, `_PYTHON_SYSCONFIGDATA_NAME`, `_JAVA_OPTIONS`).
+    ("_", "_ _X_AMZN_TRACE_ID __CF_USER_TEXT_ENCODING"),
     ("PYTEST_", "PYTEST_ADDOPTS PYTEST_DISABLE_PLUGIN_AUTOLOAD PYTEST_XDIST_AUTO_NUM_WORKERS"),
     (
         "PYTHON",
@@ -31,6 +41,28 @@ const PREFIXES: &[(&str, &str)] = &[
          PYTHONHASHSEED PYTHONIOENCODING PYTHONNOUSERSITE PYTHONOPTIMIZE PYTHONSAFEPATH PYTHONTRACEMALLOC \
          PYTHONUNBUFFERED PYTHONUTF8 PYTHONVERBOSE",
     ),
+    (
+        "NODE_",
+        "NODE_APP_INSTANCE NODE_AUTH_TOKEN NODE_CONFIG NODE_CONFIG_ENV NODE_DEBUG NODE_DEBUG_NATIVE NODE_DISABLE_COLORS \
+         NODE_ENV NODE_EXTRA_CA_CERTS NODE_HOST NODE_ID NODE_IP NODE_NAME NODE_NO_WARNINGS NODE_PENDING_DEPRECATION \
+         NODE_PORT NODE_TLS_REJECT_UNAUTHORIZED NODE_USE_ENV_PROXY NODE_USE_SYSTEM_CA NODE_VERSION",
+    ),
+    ("DENO_", "DENO_DEPLOYMENT_ID DENO_ENV DENO_NO_PROMPT DENO_NO_UPDATE_CHECK"),
+    ("RUBY", "RUBY_ENGINE RUBY_GC_* RUBY_VERSION RUBY_YJIT_ENABLE"),
+    ("R_", "R_HOME"),
+    ("JULIA_", "JULIA_DEBUG JULIA_NUM_THREADS"),
+    ("GUILE_", "GUILE_AUTO_COMPILE GUILE_WARN_DEPRECATED"),
+    ("ERL_", ""),
+    ("MIX_", "MIX_ENV MIX_HOME"),
+    ("MAVEN_", "MAVEN_HOME"),
+    ("GRADLE_", "GRADLE_HOME GRADLE_USER_HOME"),
+    (
+        "DOTNET_",
+        "DOTNET_CLI_HOME DOTNET_CLI_TELEMETRY_OPTOUT DOTNET_ENVIRONMENT DOTNET_NOLOGO DOTNET_ROOT \
+         DOTNET_RUNNING_IN_CONTAINER* DOTNET_SKIP_FIRST_TIME_EXPERIENCE DOTNET_SYSTEM_GLOBALIZATION_INVARIANT \
+         DOTNET_SYSTEM_NET_* DOTNET_USE_POLLING_FILE_WATCHER DOTNET_VERSION",
+    ),
+    ("DYLD_", ""),
     (
         "CARGO_",
         "CARGO_HOME CARGO_HTTP_* CARGO_INCREMENTAL CARGO_MANIFEST_* CARGO_NET_* CARGO_PKG_* CARGO_PROFILE_* \
@@ -177,6 +209,110 @@ mod tests {
             "GONOSUMDB",
             "RUST_TARGET_PATH",
             "_ARGCOMPLETE",
+            "__PYVENV_LAUNCHER__",
+            "_PYTHON_SYSCONFIGDATA_NAME",
+            "_PYTHON_PROJECT_BASE",
+            "_PYTHON_HOST_PLATFORM",
+            "_PYTHON_HOSTRUNNER",
+            "_PIP_STANDALONE_CERT",
+            "PYTHON_PRESITE",
+            "PYTHON_HISTORY",
+            "PY_SAX_PARSER",
+            "JYTHONPATH",
+            "IPYTHONDIR",
+            "JUPYTER_CONFIG_DIR",
+            "MPLBACKEND",
+            "MPLCONFIGDIR",
+            "NUMBA_CACHE_DIR",
+            "BOTOCORE_EXPERIMENTAL__PLUGINS",
+            "SETUPTOOLS_SYS_PATH_TECHNIQUE",
+            "DIST_EXTRA_CONFIG",
+            "R_PROFILE",
+            "R_PROFILE_USER",
+            "R_ENVIRON",
+            "R_ENVIRON_USER",
+            "R_LIBS",
+            "R_LIBS_SITE",
+            "R_DEFAULT_PACKAGES",
+            "RHOME",
+            "RENV_PROJECT",
+            "JULIA_LOAD_PATH",
+            "JULIA_PROJECT",
+            "JULIA_DEPOT_PATH",
+            "JULIA_BINDIR",
+            "GUILE_LOAD_PATH",
+            "GUILE_LOAD_COMPILED_PATH",
+            "GUILE_EXTENSIONS_PATH",
+            "ERL_FLAGS",
+            "ERL_AFLAGS",
+            "ERL_ZFLAGS",
+            "ERL_LIBS",
+            "ERL_ROOTDIR",
+            "ERL_INETRC",
+            "ESCRIPT_EMULATOR",
+            "ELIXIR_ERL_OPTIONS",
+            "MIX_EXS",
+            "REBAR_CONFIG",
+            "TCLLIBPATH",
+            "TCL_LIBRARY",
+            "TCL8_6_TM_PATH",
+            "TK_LIBRARY",
+            "TIX_LIBRARY",
+            "JITI_ALIAS",
+            "JITI_FS_CACHE",
+            "ESBUILD_WORKER_THREADS",
+            "SWCRC",
+            "DENO_DIR",
+            "NODE_REPL_EXTERNAL_MODULE",
+            "NODE_CHANNEL_FD",
+            "NODE_CONFIG_DIR",
+            "NODE_SOMETHING_NEW",
+            "npm_execpath",
+            "RUBYPATH",
+            "RUBYSHELL",
+            "RUBYGEMS_GEMDEPS",
+            "RUBYLIB_PREFIX",
+            "RUBY_DEBUG_INIT_SCRIPT",
+            "BUNDLER_SETUP",
+            "BUNDLE_GEMFILE",
+            "DLN_LIBRARY_PATH",
+            "GEM_SPEC_CACHE",
+            "HARNESS_PERL",
+            "HARNESS_SUBCLASS",
+            "T2_FORMATTER",
+            "LUA_INIT_5_4",
+            "LUAROCKS_CONFIG",
+            "COMPOSER_VENDOR_DIR",
+            "XDEBUG_CONFIG",
+            "JDK_JAVA_OPTIONS",
+            "IBM_JAVA_OPTIONS",
+            "JAVA_OPTS",
+            "MAVEN_ARGS",
+            "GRADLE_OPTS",
+            "JAVACMD",
+            "_JAVA_SPLASH_JAR",
+            "DOTNET_ADDITIONAL_DEPS",
+            "DOTNET_SHARED_STORE",
+            "DOTNET_GCName",
+            "COMPlus_GCName",
+            "MSBuildSDKsPath",
+            "NUGET_PACKAGES",
+            "MONO_PATH",
+            "CDPATH",
+            "NULLCMD",
+            "READNULLCMD",
+            "DYLD_INSERT_LIBRARIES",
+            "AWKPATH",
+            "LIBCLANG_PATH",
+            "LLVM_CONFIG_PATH",
+            "CMAKE",
+            "MAKE",
+            "PROTOC",
+            "PYO3_PYTHON",
+            "RUSTFMT",
+            "MIRIFLAGS",
+            "GOSSADIR",
+            "FC",
         ] {
             assert!(is_runner_variable(name), "{name}");
         }
@@ -212,6 +348,45 @@ mod tests {
             "UV_CACHE_DIR",
             "SSH_AUTH_SOCK",
             "CARGO_REGISTRY_TOKEN",
+            "_",
+            "__CF_USER_TEXT_ENCODING",
+            "NODE_TLS_REJECT_UNAUTHORIZED",
+            "NODE_DEBUG",
+            "NODE_EXTRA_CA_CERTS",
+            "NODE_NAME",
+            "NODE_CONFIG",
+            "RAILS_ENV",
+            "RACK_ENV",
+            "RUBY_VERSION",
+            "GEM_HOME",
+            "MIX_ENV",
+            "ERLANG_COOKIE",
+            "JULIA_NUM_THREADS",
+            "R_HOME",
+            "JAVA_HOME",
+            "MAVEN_HOME",
+            "GRADLE_USER_HOME",
+            "DOTNET_ROOT",
+            "DOTNET_ENVIRONMENT",
+            "DOTNET_CLI_TELEMETRY_OPTOUT",
+            "ASPNETCORE_ENVIRONMENT",
+            "DJANGO_SETTINGS_MODULE",
+            "FLASK_APP",
+            "REDIS_URL",
+            "RUST_LOG",
+            "ERROR_LOG",
+            "ROOT_URL",
+            "TCP_PORT",
+            "LUAS_API_KEY",
+            "PHP_ENV",
+            "APP_PATH",
+            "GOMAXPROCS",
+            "GOOS",
+            "TEST_MODULE_DIR",
+            "AWS_PROFILE",
+            "FEATURE_FLAGS",
+            "PYTHONHASHSEED",
+            "MAKE_REQUESTS",
             "",
         ] {
             assert!(!is_runner_variable(name), "{name}");

@@ -70,9 +70,23 @@ pub(crate) struct FoundTests {
     pub reported: bool,
     /// Whether a report has a test without a result, which ended the runner.
     pub is_cut_short: bool,
+    /// How many tests unittest says that it ran.
+    pub ran: Option<u64>,
 }
 
 impl FoundTests {
+    /// Whether no test ran, though the runner succeeded: it was asked for a list, a version or help. Only pytest and unittest always tell.
+    pub fn ran_none(&self, runner: Runner) -> bool {
+        let TestCounts { passed, failed, skipped, errors, .. } = self.counts;
+        match runner {
+            Runner::Pytest => [passed, failed, skipped, errors].into_iter().flatten().all(|count| count == 0),
+            Runner::Unittest => self.ran.is_none_or(|ran| ran == 0),
+            Runner::Cargo | Runner::Nextest | Runner::Go | Runner::Jest | Runner::Vitest | Runner::Other => {
+                false
+            }
+        }
+    }
+
     /// Replaces the printed results by those of a report. Returns false, and changes nothing, if the report is incomplete and the output
     /// is not.
     pub fn use_report(&mut self, report: Option<Self>, source: &str) -> bool {
@@ -182,6 +196,8 @@ struct ReaderState {
     /// jest: whether the lines are about a file with failed tests, and whether a test called process.exit.
     in_failed_file: bool,
     has_exited: bool,
+    /// unittest: how many tests it says that it ran.
+    ran: Option<u64>,
 }
 
 impl ReaderState {
@@ -268,6 +284,7 @@ impl Counter {
         let mut found = FoundTests {
             reported: self.has_reported(succeeded, summary.is_some()),
             missing: self.missing.filter(|_| is_empty && self.runner != Runner::Other),
+            ran: state.ran,
             ..FoundTests::default()
         };
         // Numbers that contradict the exit code were printed by a test.

@@ -12,10 +12,11 @@ pub(super) fn read(state: &mut ReaderState, line: &str) {
     }
 }
 
-/// `Ran 2 tests in 0.001s` is printed at the end of every run. The number of passed tests is not read.
+/// `Ran 2 tests in 0.001s` is printed at the end of every run. The number of passed tests is not printed.
 pub(super) fn read_unittest(state: &mut ReaderState, line: &str) {
     if line.starts_with("Ran ") && line.contains(" test") && line.contains(" in ") {
         state.summary(Totals::default());
+        state.ran = line.split(' ').nth(1).and_then(|number| number.parse().ok());
     } else if let Some((name, _)) =
         line.strip_prefix("ERROR: ").and_then(|rest| rest.split_once(" (unittest.loader._FailedTest"))
     {

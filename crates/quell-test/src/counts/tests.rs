@@ -442,6 +442,28 @@ fn a_runner_that_exited_early_is_told_from_one_that_prints_no_results() {
 }
 
 #[test]
+fn a_run_without_a_test_is_told_from_one_with_tests() {
+    for (runner, text, ran_none) in [
+        (Runner::Pytest, "========= 2 tests collected in 0.01s =========", true),
+        (Runner::Pytest, "========= no tests ran in 0.01s =========", true),
+        (Runner::Pytest, "pytest 8.3.4", true),
+        (Runner::Pytest, "========= 1 passed in 0.01s =========", false),
+        (Runner::Pytest, "========= 1 skipped in 0.01s =========", false),
+        (Runner::Unittest, "usage: python -m unittest [-h]", true),
+        (Runner::Unittest, "Ran 0 tests in 0.000s\n\nOK", true),
+        (Runner::Unittest, "Ran 1 test in 0.000s\n\nOK", false),
+        (Runner::Unittest, "Ran 12 tests in 0.000s\n\nOK (skipped=12)", false),
+        (Runner::Cargo, "test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out", false),
+        (Runner::Jest, "", false),
+        (Runner::Other, "", false),
+    ] {
+        assert_eq!(read_with(runner, text, Some(0)).ran_none(runner), ran_none, "{runner:?} {text}");
+    }
+    let report = br#"<testsuites><testsuite name="pytest" tests="0"></testsuite></testsuites>"#;
+    assert!(read_junit(report).0.expect("a report").ran_none(Runner::Pytest));
+}
+
+#[test]
 fn a_file_that_unittest_cant_load_is_recognized() {
     for class in ["_FailedTest)", "_FailedTest.test_imp)"] {
         let text =

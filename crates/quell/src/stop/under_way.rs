@@ -21,16 +21,22 @@ use crate::{Error, Job, Result, record_stop};
 pub struct PendingStop {
     pub(super) job: Job,
     pub(super) permit: Option<Arc<Permit>>,
+    pub(super) options: StopOptions,
     pub(super) progress: StopProgress,
 }
 
 impl PendingStop {
-    /// Waits until the tree is proven gone. An error means that the job is not proven dead.
+    /// Waits until the tree is proven gone, and so is that of a job that a restart has started meanwhile. An error means that the job is
+    /// not proven dead.
     pub fn wait(self) -> Result<Stopped> {
         let stopped = match self.progress {
             StopProgress::Asked(under_way) => under_way.finish(),
             StopProgress::Over(stopped) => Ok(*stopped),
         };
+        let stopped = stopped.and_then(|stopped| {
+            let Some(next) = self.job.restarted_meanwhile()? else { return Ok(stopped) };
+            next.stop_permitted(&self.options)
+        });
         if let Some(permit) = self.permit {
             record_stop(&permit, self.job.id(), &stopped);
         }

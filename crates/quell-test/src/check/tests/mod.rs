@@ -204,6 +204,26 @@ fn a_refusal_without_a_target_says_how_to_name_one() {
     }
 }
 
+#[test]
+fn a_wrapper_before_a_script_is_refused_by_its_name_with_what_to_do() {
+    for line in ["env CI=1 sh tests/run.sh", "timeout 5 sh tests/run.sh", "nice ./tests/run.sh", "uv run x"] {
+        let words: Vec<OsString> = shlex_split(line).into_iter().map(OsString::from).collect();
+        let plan = TestPlan {
+            scope: vec!["tests".into()],
+            ..TestPlan::new(JobRequest::new(words, Background::default()))
+        };
+        let refusal = check(&TestPolicy::default(), &plan, cwd(), Path::new("/none")).expect_err(line);
+        let wrapper = line.split(' ').next().unwrap_or_default();
+        assert_eq!(refusal.code.as_str(), "COMMAND_NOT_ALLOWED", "{line}");
+        assert!(
+            refusal.reason.starts_with(&format!("with a scope `{wrapper}` ")),
+            "{line}: {}",
+            refusal.reason
+        );
+        assert!(refusal.hint.contains(&format!("without `{wrapper}`")), "{line}: {}", refusal.hint);
+    }
+}
+
 fn scope(dirs: &[&str]) -> Scope {
     let cwd = PathBuf::from("/srv");
     let dirs = dirs.iter().map(|dir| (cwd.join(dir), cwd.join(dir))).collect();
