@@ -53,7 +53,9 @@ pub struct Access {
 /// Checks a request, and carries it out.
 pub async fn enter(state: Arc<State>, route: &'static Route, request: Request<Body>) -> Response<Body> {
     let (shared, began) = (state.clone(), Instant::now());
-    let response = check_and_carry_out(state, route, request).await.unwrap_or_else(|failure| failure.respond(route.kind));
+    let response = check_and_carry_out(state, route, request)
+        .await
+        .unwrap_or_else(|failure| failure.respond(route.kind));
     shared.counts.requests.note(route, response.status().as_u16(), began.elapsed());
     response
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use quell::{JobId, JobState, Signal, Timestamp, Vitals, attention, attention_order};
 use ratatui::crossterm::event::Event;
 
-use crate::Left;
+use crate::Closed;
 use crate::page::{Page, PageMessage};
 use crate::row::JobRow;
 use crate::stops::{Question, StopMessage, StopWanted, Stops};
@@ -38,7 +38,7 @@ pub(crate) enum ScreenMessage {
 /// What is to be done outside.
 #[derive(Debug, PartialEq)]
 pub(crate) enum ScreenEffect {
-    Leave(Left),
+    Leave(Closed),
     Suspend,
     Work(Work),
 }
@@ -108,9 +108,9 @@ impl App {
             ScreenMessage::Input(Event::FocusLost) => return vec![ScreenEffect::Work(Work::Focus(false))],
             // A new size: the next frame has it.
             ScreenMessage::Input(_) => {}
-            ScreenMessage::NoInput => return vec![ScreenEffect::Leave(Left::BySignal(Signal::HUP))],
+            ScreenMessage::NoInput => return vec![ScreenEffect::Leave(Closed::BySignal(Signal::HUP))],
             ScreenMessage::Signal(Signal::TSTP) => return vec![ScreenEffect::Suspend],
-            ScreenMessage::Signal(signal) => return vec![ScreenEffect::Leave(Left::BySignal(signal))],
+            ScreenMessage::Signal(signal) => return vec![ScreenEffect::Leave(Closed::BySignal(signal))],
             ScreenMessage::Jobs(rows, rules) => {
                 self.rules = rules;
                 self.set_rows(rows, at);

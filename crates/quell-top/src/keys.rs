@@ -5,7 +5,7 @@ use std::time::Instant;
 use quell::Signal;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use crate::Left;
+use crate::Closed;
 use crate::app::{App, ScreenEffect, Work};
 use crate::page::Page;
 use crate::stops::{Question, StopWanted};
@@ -42,7 +42,7 @@ impl App {
         }
         if key.modifiers.contains(KeyModifiers::CONTROL) {
             return match key.code {
-                KeyCode::Char('c') => vec![ScreenEffect::Leave(Left::ByUser)],
+                KeyCode::Char('c') => vec![ScreenEffect::Leave(Closed::ByUser)],
                 KeyCode::Char('z') => vec![ScreenEffect::Suspend],
                 _ => Vec::new(),
             };
@@ -59,7 +59,7 @@ impl App {
             return Vec::new();
         }
         match key.code {
-            KeyCode::Char('q') => return vec![ScreenEffect::Leave(Left::ByUser)],
+            KeyCode::Char('q') => return vec![ScreenEffect::Leave(Closed::ByUser)],
             KeyCode::Char('?') => self.is_help = true,
             KeyCode::Char('x') => self.ask_for_stop(at),
             code if self.page.is_some() => return self.on_page_key(code),

@@ -41,7 +41,7 @@ const FRAME: Duration = Duration::from_millis(100);
 
 /// Why `run` has returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Left {
+pub enum Closed {
     /// The user has left it.
     ByUser,
     /// This signal has arrived.
@@ -63,7 +63,7 @@ pub fn rows(quell: &Quell, rules: &AttentionRules) -> quell::Result<Vec<JobRow>>
 ///
 /// Before: this process has one thread. After: its threads may still finish stops that the user has asked for; the keepers do so
 /// without them too.
-pub fn run(quell: &Quell, rules: AttentionRules) -> io::Result<Left> {
+pub fn run(quell: &Quell, rules: AttentionRules) -> io::Result<Closed> {
     let (send, messages) = mpsc::channel();
     let mut workers = Workers::start(quell, rules, send)?;
     let mut screen = Screen::enter()?;
@@ -82,7 +82,7 @@ pub fn run(quell: &Quell, rules: AttentionRules) -> io::Result<Left> {
         let effects = match message {
             Ok(message) => app.update(message, Instant::now()),
             Err(RecvTimeoutError::Timeout) => continue,
-            Err(RecvTimeoutError::Disconnected) => vec![ScreenEffect::Leave(Left::ByUser)],
+            Err(RecvTimeoutError::Disconnected) => vec![ScreenEffect::Leave(Closed::ByUser)],
         };
         is_changed = true;
         for effect in effects {

@@ -13,7 +13,7 @@ use crate::app::{App, HOLD, ScreenEffect, ScreenMessage, Work};
 use crate::page::PageMessage;
 use crate::row::JobRow;
 use crate::stops::{StopMessage, StopWanted};
-use crate::{Left, draw};
+use crate::{Closed, draw};
 
 fn time(seconds_ago: i64) -> Timestamp {
     quell::binary::now().before(Duration::from_secs(seconds_ago.unsigned_abs()))
@@ -35,7 +35,7 @@ fn job(number: u64, name: &str, more: serde_json::Value) -> JobRow {
 fn vitals(cpu: f64, processes: u64, line: &str) -> Vitals {
     Vitals {
         cpu: Some(cpu),
-        memory: Some(processes * 12 << 20),
+        memory: Some((processes * 12) << 20),
         processes: Some(processes),
         output_age: Some(3.0),
         last_line: Some(line.into()),
@@ -230,8 +230,8 @@ fn help_has_the_keys_of_this_view() {
 #[test]
 fn leaving_and_suspending_need_one_key() {
     let (mut app, _) = fleet();
-    assert_eq!(press(&mut app, &[KeyCode::Char('q')]), [ScreenEffect::Leave(Left::ByUser)]);
-    for (key, effect) in [('c', ScreenEffect::Leave(Left::ByUser)), ('z', ScreenEffect::Suspend)] {
+    assert_eq!(press(&mut app, &[KeyCode::Char('q')]), [ScreenEffect::Leave(Closed::ByUser)]);
+    for (key, effect) in [('c', ScreenEffect::Leave(Closed::ByUser)), ('z', ScreenEffect::Suspend)] {
         let event = Event::Key(KeyEvent::new(KeyCode::Char(key), KeyModifiers::CONTROL));
         assert_eq!(app.update(ScreenMessage::Input(event), Instant::now()), [effect]);
     }

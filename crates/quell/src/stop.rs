@@ -11,7 +11,7 @@ use quell_store::KeeperRole;
 
 use crate::recover::{Keepers, RecoveredBy, Standing, not_proven_dead, recover};
 use crate::{Error, Job, Result, record_stop, resolve};
-use under_way::{StopProgress, StopUnderWay};
+use under_way::{StopStage, StopUnderWay};
 
 pub use under_way::PendingStop;
 
@@ -142,13 +142,13 @@ impl Job {
     /// Stops the job for a caller that has a permit.
     pub(crate) fn stop_permitted(&self, options: &StopOptions) -> Result<Stopped> {
         match self.begin_stop(options)? {
-            StopProgress::Asked(under_way) => under_way.finish(),
-            StopProgress::Over(stopped) => Ok(*stopped),
+            StopStage::Asked(under_way) => under_way.finish(),
+            StopStage::Over(stopped) => Ok(*stopped),
         }
     }
 
-    fn begin_stop(&self, options: &StopOptions) -> Result<StopProgress> {
-        let over = |stopped| Ok(StopProgress::Over(Box::new(stopped)));
+    fn begin_stop(&self, options: &StopOptions) -> Result<StopStage> {
+        let over = |stopped| Ok(StopStage::Over(Box::new(stopped)));
         match recover(self.dir(), RecoveredBy::Stop)? {
             Standing::Kept => StopUnderWay::new(self, options).begin(),
             Standing::Recovered => over(self.stopped()?),

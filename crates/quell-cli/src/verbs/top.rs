@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use quell::{AttentionRules, Error, Filter, StateLook, StateWords};
-use quell_top::{JobRow, Left};
+use quell_top::{Closed, JobRow};
 
 use super::{Admitted, envelope, fail};
 use crate::args::TopArgs;
@@ -29,8 +29,8 @@ fn show(admitted: Admitted, args: &TopArgs) -> Result<ExitCode, Error> {
         return Ok(output::painted_to_stdout(&table).unwrap_or(ExitCode::SUCCESS));
     }
     match quell_top::run(&quell, rules) {
-        Ok(Left::ByUser) => Ok(ExitCode::SUCCESS),
-        Ok(Left::BySignal(signal)) => {
+        Ok(Closed::ByUser) => Ok(ExitCode::SUCCESS),
+        Ok(Closed::BySignal(signal)) => {
             quell::binary::exit_by_signal(signal);
             Ok(ExitCode::SUCCESS)
         }

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::answer::{HttpFailure, success};
 use crate::call::{HttpCall, Reply};
-use crate::sessions::SESSION_LIFE;
 use crate::metrics::Format;
+use crate::sessions::SESSION_LIFE;
 use crate::{TokenRole, pools};
 
 fn plain(text: String) -> Response<Body> {

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 /// What the values of a family mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MetricKind {
     /// It only grows.
     Counter,
     /// It rises and falls.
@@ -13,7 +13,7 @@ pub enum Kind {
     Histogram,
 }
 
-impl Kind {
+impl MetricKind {
     const fn as_str(self) -> &'static str {
         match self {
             Self::Counter => "counter",
@@ -67,10 +67,10 @@ impl Exposition {
     }
 
     /// Begins a family. The series that follow belong to it.
-    pub fn family(&mut self, name: &str, kind: Kind, help: &str) {
+    pub fn family(&mut self, name: &str, kind: MetricKind, help: &str) {
         // OpenMetrics names a family of counters without the suffix that each of its series has.
         let name = match (self.format, kind) {
-            (Format::OpenMetrics, Kind::Counter) => name.strip_suffix("_total").unwrap_or(name),
+            (Format::OpenMetrics, MetricKind::Counter) => name.strip_suffix("_total").unwrap_or(name),
             _ => name,
         };
         let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {}", kind.as_str());
@@ -149,7 +149,7 @@ mod tests {
     fn open_metrics_names_a_counter_without_its_suffix_and_has_an_end() {
         let written = |format| {
             let mut text = Exposition::new(format);
-            text.family("a_total", Kind::Counter, "Help.");
+            text.family("a_total", MetricKind::Counter, "Help.");
             text.count("a_total", 3);
             text.finish()
         };

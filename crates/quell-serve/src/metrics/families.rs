@@ -1,7 +1,7 @@
 //! The families of metrics that count what has happened. Each series that matters to an alert exists from the beginning, with the
 //! value 0: Prometheus sees no increase in a series that appears with its first event.
 
-use super::exposition::Kind;
+use super::exposition::MetricKind;
 
 /// One family.
 #[derive(Debug)]
@@ -18,8 +18,8 @@ pub struct Family {
 
 impl Family {
     /// Whether it is a counter or a histogram.
-    pub fn kind(&self) -> Kind {
-        if self.bounds.is_empty() { Kind::Counter } else { Kind::Histogram }
+    pub fn kind(&self) -> MetricKind {
+        if self.bounds.is_empty() { MetricKind::Counter } else { MetricKind::Histogram }
     }
 }
 

@@ -3,7 +3,7 @@
 use quell::binary::{now, stat};
 use quell::{JobState, JobView, Listing, ProcId, Quell, VitalsSampler};
 
-use super::exposition::{Exposition, Kind, series};
+use super::exposition::{Exposition, MetricKind, series};
 
 /// The states of a job that has not ended.
 const LIVE: [JobState; 7] = [
@@ -55,7 +55,7 @@ pub fn write(text: &mut Exposition, quell: &Quell, listing: &Listing, vitals: &m
 }
 
 fn gauge(text: &mut Exposition, name: &str, help: &str) {
-    text.family(name, Kind::Gauge, help);
+    text.family(name, MetricKind::Gauge, help);
 }
 
 /// Whether the process with this very start time runs.

@@ -22,10 +22,10 @@ use quell_guard::{AuditLine, Kind, audit_log};
 use crate::files;
 use crate::state::State;
 
-pub use exposition::Format;
 use exposition::Exposition;
+pub use exposition::Format;
 pub use requests::Requests;
-use totals::{EndedJob, Totals};
+use totals::{CountedEnd, Totals};
 
 /// Refusals because there was nothing to act on: nothing was forbidden.
 const NOT_FOUND: [&str; 2] = ["no_such_process", "no_such_service"];
@@ -111,9 +111,9 @@ fn catch_up(totals: &mut Totals, quell: &Quell, live: &[JobView]) -> Result<()> 
 }
 
 /// A job that is removed meanwhile has no receipt or history any more; its end is counted all the same.
-fn ended_job(quell: &Quell, view: JobView) -> EndedJob {
+fn ended_job(quell: &Quell, view: JobView) -> CountedEnd {
     let job = quell.job_with(view.id);
-    EndedJob { receipt: job.receipt().ok(), events: job.events().unwrap_or_default(), view }
+    CountedEnd { receipt: job.receipt().ok(), events: job.events().unwrap_or_default(), view }
 }
 
 /// Counts the refusals and the failed starts since the last time.

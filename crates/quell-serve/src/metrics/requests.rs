@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use quell::binary::{page_size, stat, ticks_per_second};
 
-use super::exposition::{Exposition, Kind, series};
+use super::exposition::{Exposition, MetricKind, series};
 use crate::route::{Route, Verbs};
 use crate::state::State;
 
@@ -46,7 +46,7 @@ impl Requests {
 /// Writes what the server has done, and what it uses.
 pub fn write(text: &mut Exposition, state: &State) {
     let requests = state.counts.requests.0.lock().unwrap_or_else(PoisonError::into_inner);
-    text.family("quell_serve_requests_total", Kind::Counter, "Requests by route, method and status.");
+    text.family("quell_serve_requests_total", MetricKind::Counter, "Requests by route, method and status.");
     for (route, answered) in &*requests {
         for ((method, code), count) in &answered.by_code {
             let labels = [("route", *route), ("method", *method), ("code", &code.to_string())];
@@ -54,7 +54,7 @@ pub fn write(text: &mut Exposition, state: &State) {
         }
     }
     let name = "quell_serve_request_duration_seconds";
-    text.family(name, Kind::Histogram, "How long answers took, by route.");
+    text.family(name, MetricKind::Histogram, "How long answers took, by route.");
     for (route, answered) in &*requests {
         text.histogram(name, &[("route", route)], BOUNDS, &answered.durations, answered.sum);
     }
@@ -64,18 +64,33 @@ pub fn write(text: &mut Exposition, state: &State) {
         text.value(name, value);
     };
     let of = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed) as f64;
-    one("quell_serve_streams", Kind::Gauge, "Open streams.", state.streams() as f64);
-    one("quell_serve_resets_total", Kind::Counter, "Streams whose client had missed events.", of(&state.counts.resets));
+    one("quell_serve_streams", MetricKind::Gauge, "Open streams.", state.streams() as f64);
+    one(
+        "quell_serve_resets_total",
+        MetricKind::Counter,
+        "Streams whose client had missed events.",
+        of(&state.counts.resets),
+    );
     let denied = of(&state.counts.denied);
-    one("quell_serve_auth_failures_total", Kind::Counter, "Wrong or missing tokens.", denied);
-    one("process_start_time_seconds", Kind::Gauge, "When the server was started.", state.started.unix_ms() as f64 / 1000.0);
+    one("quell_serve_auth_failures_total", MetricKind::Counter, "Wrong or missing tokens.", denied);
+    one(
+        "process_start_time_seconds",
+        MetricKind::Gauge,
+        "When the server was started.",
+        state.started.unix_ms() as f64 / 1000.0,
+    );
     if let Ok(own) = stat(std::process::id()) {
         let cpu = own.cpu as f64 / ticks_per_second() as f64;
-        one("process_cpu_seconds_total", Kind::Counter, "CPU time of the server.", cpu);
+        one("process_cpu_seconds_total", MetricKind::Counter, "CPU time of the server.", cpu);
         let resident = (own.resident * page_size()) as f64;
-        one("process_resident_memory_bytes", Kind::Gauge, "Resident memory of the server.", resident);
+        one("process_resident_memory_bytes", MetricKind::Gauge, "Resident memory of the server.", resident);
     }
     if let Ok(descriptors) = std::fs::read_dir("/proc/self/fd") {
-        one("process_open_fds", Kind::Gauge, "Open descriptors of the server.", descriptors.count() as f64);
+        one(
+            "process_open_fds",
+            MetricKind::Gauge,
+            "Open descriptors of the server.",
+            descriptors.count() as f64,
+        );
     }
 }

@@ -45,7 +45,7 @@ struct Histogram {
 
 /// A job that has ended, with what is known of it.
 #[derive(Debug)]
-pub struct EndedJob {
+pub struct CountedEnd {
     /// The job.
     pub view: JobView,
     /// Its receipt, if it can be read.
@@ -115,11 +115,11 @@ impl Totals {
 
     fn add_start(&mut self, view: &JobView) {
         let held = view.held.map_or("none", |held| held.as_str());
-        self.count(f::STARTS, &[("mode", &word(&view.mode)), ("held", held)], 1);
+        self.count(f::STARTS, &[("mode", &serde_word(&view.mode)), ("held", held)], 1);
     }
 
     /// Counts the end of a job, once.
-    pub fn add_end(&mut self, job: &EndedJob) {
+    pub fn add_end(&mut self, job: &CountedEnd) {
         let view = &job.view;
         let ended = view.ended.unwrap_or(view.since);
         if !self.lacks_end(view.id, ended) {
@@ -134,7 +134,7 @@ impl Totals {
         let oldest = self.until - OVERLAP_MS;
         self.recent.retain(|_, ended| *ended >= oldest);
 
-        let cause = view.cause.map_or_else(|| "unknown".into(), |cause| word(&cause));
+        let cause = view.cause.map_or_else(|| "unknown".into(), |cause| serde_word(&cause));
         let outcome = outcome_word(view.outcome.as_ref());
         let verdict = view.verdict.as_ref().map_or_else(|| "unproven".into(), |verdict| kind(&verdict));
         let labels = [("cause", cause.as_str()), ("outcome", outcome), ("verdict", verdict.as_str())];
@@ -170,7 +170,7 @@ impl Totals {
             }
         }
         for member in &receipt.members {
-            self.count(f::MEMBERS, &[("fate", &word(&member.fate))], 1);
+            self.count(f::MEMBERS, &[("fate", &serde_word(&member.fate))], 1);
         }
         let outlived = receipt.outlived() as u64;
         self.count(f::LEAKS, &[], u64::from(outlived > 0));
@@ -180,20 +180,22 @@ impl Totals {
             .iter()
             .flat_map(|output| [(Stream::Stdout, output.stdout), (Stream::Stderr, output.stderr)])
         {
-            let stream = word(&stream);
+            let stream = serde_word(&stream);
             self.count(f::OUTPUT, &[("stream", &stream)], totals.bytes);
             self.count(f::OUTPUT_CUT, &[("stream", &stream)], totals.cut_bytes);
         }
     }
 
-    fn add_events(&mut self, job: &EndedJob) {
+    fn add_events(&mut self, job: &CountedEnd) {
         let last = job.receipt.as_ref().map_or(u32::MAX, |receipt| receipt.run);
         for event in &job.events {
             match &event.what {
                 EventKind::Ready { after } => self.observe(f::READY, &[], *after),
                 EventKind::Lost { .. } => self.count(f::KEEPERS_LOST, &[], 1),
                 EventKind::StandbyLost => self.count(f::STANDBYS_LOST, &[], 1),
-                EventKind::HookFailed { at, .. } => self.count(f::HOOK_FAILURES, &[("at", &word(at))], 1),
+                EventKind::HookFailed { at, .. } => {
+                    self.count(f::HOOK_FAILURES, &[("at", &serde_word(at))], 1)
+                }
                 // The receipt tells it of the last run.
                 EventKind::Killed { reason, .. } if event.run < last => {
                     let reason = reason.unwrap_or(KillReason::GraceOver);
@@ -274,7 +276,7 @@ fn labels_of(series: &str) -> Vec<(&str, &str)> {
 }
 
 /// The word that serde writes for a variant without fields.
-fn word(value: &impl Serialize) -> String {
+fn serde_word(value: &impl Serialize) -> String {
     serde_json::to_value(value).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
 }
 

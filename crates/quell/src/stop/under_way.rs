@@ -22,7 +22,7 @@ pub struct PendingStop {
     pub(super) job: Job,
     pub(super) permit: Option<Arc<Permit>>,
     pub(super) options: StopOptions,
-    pub(super) progress: StopProgress,
+    pub(super) progress: StopStage,
 }
 
 impl PendingStop {
@@ -30,8 +30,8 @@ impl PendingStop {
     /// not proven dead.
     pub fn wait(self) -> Result<Stopped> {
         let stopped = match self.progress {
-            StopProgress::Asked(under_way) => under_way.finish(),
-            StopProgress::Over(stopped) => Ok(*stopped),
+            StopStage::Asked(under_way) => under_way.finish(),
+            StopStage::Over(stopped) => Ok(*stopped),
         };
         let stopped = stopped.and_then(|stopped| {
             let Some(next) = self.job.restarted_meanwhile()? else { return Ok(stopped) };
@@ -45,13 +45,13 @@ impl PendingStop {
 
     /// Whether the job had ended before the end of a stop had to be waited for.
     pub fn is_over(&self) -> bool {
-        matches!(self.progress, StopProgress::Over(_))
+        matches!(self.progress, StopStage::Over(_))
     }
 }
 
 /// How far a stop is.
 #[derive(Debug)]
-pub(super) enum StopProgress {
+pub(super) enum StopStage {
     Asked(Box<StopUnderWay>),
     Over(Box<Stopped>),
 }
@@ -99,14 +99,14 @@ impl StopUnderWay {
     }
 
     /// Asks until a keeper or front has got the request, or the job has ended.
-    pub(super) fn begin(mut self) -> Result<StopProgress> {
+    pub(super) fn begin(mut self) -> Result<StopStage> {
         loop {
             self.ask_once()?;
             if self.asked {
-                return Ok(StopProgress::Asked(Box::new(self)));
+                return Ok(StopStage::Asked(Box::new(self)));
             }
             if let Some(stopped) = self.wait_on()? {
-                return Ok(StopProgress::Over(Box::new(stopped)));
+                return Ok(StopStage::Over(Box::new(stopped)));
             }
         }
     }

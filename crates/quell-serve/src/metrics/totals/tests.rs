@@ -58,8 +58,8 @@ fn merge(into: &mut Value, more: Value) {
     }
 }
 
-fn ended(view: JobView, receipt: Receipt) -> EndedJob {
-    EndedJob { view, receipt: Some(receipt), events: Vec::new() }
+fn ended(view: JobView, receipt: Receipt) -> CountedEnd {
+    CountedEnd { view, receipt: Some(receipt), events: Vec::new() }
 }
 
 /// The value of a series in the text.
