@@ -248,8 +248,11 @@ fn front_and_keeper_may_be_killed_at_any_instant() {
         // What goes on is known and can be stopped; what was lost is finished by that command too.
         for id in env.ids("live").iter().filter(|id| !id.starts_with('.')) {
             let stopped = env.job(id).stop(&["--grace", "100ms"]);
-            if !matches!(stopped.code(), Some(0 | 3)) {
-                return Err(format!("round {round}, {setting}, after {pause:?}: {}", stopped.stderr));
+            // Beside other tests a loss can end unproven: their processes can't be told from the job's. The oracle can tell.
+            let is_unproven = stopped.code() == Some(5) && stopped.stdout.contains("can't be told");
+            if !matches!(stopped.code(), Some(0 | 3)) && !is_unproven {
+                let words = (&stopped.stdout, &stopped.stderr);
+                return Err(format!("round {round}, {setting}, after {pause:?}: {words:?}"));
             }
         }
         env.quell("list").finish();
