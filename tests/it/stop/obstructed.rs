@@ -216,35 +216,22 @@ fn a_run_whose_front_and_keeper_are_traced_is_stopped() {
 #[test]
 fn a_job_that_traces_its_keeper_ends_when_its_time_is_up() {
     for setting in open_settings() {
-        for how in ["", "exit"] {
-            let (env, what) = (TestEnv::with(setting), format!("{setting}, {how}"));
-            let quell = env.run().args([
-                "--contain",
-                setting.contain.as_str(),
-                "--timeout",
-                "2s",
-                "--grace",
-                "200ms",
-            ]);
-            let mut running = quell.script(&format!("exec $A trace-keeper $T {how}")).start();
-            running.wait_ready().expect("ready");
-            let exited = running.wait_exit(STOP + PATIENCE);
-            assert!(exited.is_some(), "{what}: the front does not exit");
-            let done = running.finish();
-            if done.stderr.contains("no ptrace here") {
-                return skip(
-                    "a_job_that_traces_its_keeper_ends_when_its_time_is_up",
-                    "no ptrace of a parent here",
-                );
-            }
-            // The front had to kill the keeper, which is why the job ended.
-            assert!(
-                done.stderr.contains("keeper was lost") && done.stderr.contains("0 left"),
-                "{what}: {}",
-                done.stderr
+        let env = TestEnv::with(setting);
+        let options = ["--contain", setting.contain.as_str(), "--timeout", "2s", "--grace", "200ms"];
+        let mut running = env.run().args(options).script("exec $A trace-keeper $T").start();
+        running.wait_ready().expect("ready");
+        assert!(running.wait_exit(STOP + PATIENCE).is_some(), "{setting}: the front does not exit");
+        let done = running.finish();
+        if done.stderr.contains("no ptrace here") {
+            return skip(
+                "a_job_that_traces_its_keeper_ends_when_its_time_is_up",
+                "no ptrace of a parent here",
             );
-            assert_eq!(env.leftovers_after(PATIENCE), Vec::<String>::new(), "{what}");
         }
+        // The front had to kill the keeper, which is why the job ended.
+        let words = ["keeper was lost", "0 left"];
+        assert!(words.iter().all(|word| done.stderr.contains(word)), "{setting}: {}", done.stderr);
+        assert_eq!(env.leftovers_after(PATIENCE), Vec::<String>::new(), "{setting}");
     }
 }
 
