@@ -194,11 +194,11 @@ points! {
     RecordRemoved "record_removed" [Keeper Standby Command]
 
     // The root has exited, and the front leaves.
-    /// The record says that there is no front; it is not told.
+    /// The record says that the job has no front. The front does not know it yet.
     LeftNoted "left_noted" [Keeper]
-    /// It is told.
+    /// The front was sent the message.
     LeftTold "left_told" [Keeper]
-    /// It has heard, and has not exited.
+    /// The front has read the message, and has not exited.
     LeftHeard "left_heard" [Front]
 
     // Between two lives.

@@ -1,7 +1,7 @@
 //! What a root leaves behind, if it is to be kept (`quell run --leak keep`): the front returns at the exit of the root, and the keeper
 //! goes on alone until the last process has exited.
 //!
-//! The handover has one order: the record says that there is no front, then the front is told, then it exits. A front that is killed
+//! The keeper writes into the record that the job has no front. Then it sends the front a message, and the front exits. A front that is killed
 //! before the first step has the tree stopped, as always; after it the processes go on, because they live for their owner and not for
 //! the front.
 

@@ -24,7 +24,7 @@ pub struct Shared {
 /// A job whose id its call is to tell.
 struct Report {
     job: Job,
-    /// Whether the call has its answer. That is no proof that the client takes it: it may have cancelled the call.
+    /// Whether the answer was handed over. The client may still drop it, because it has cancelled the call.
     is_answered: bool,
 }
 
