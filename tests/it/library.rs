@@ -231,6 +231,37 @@ fn an_interrupt_ends_every_wait_that_has_it() {
     let _ = job.stop_with(&StopOptions::kill()).expect("a stop");
 }
 
+/// One watch over all jobs returns at its deadline and when it is interrupted, without events, and goes on afterwards.
+#[test]
+fn a_watch_over_all_jobs_can_be_interrupted_and_misses_nothing() {
+    let env = TestEnv::as_me();
+    let quell = quell(&env);
+    let (mut watch, interrupt) =
+        (quell::EventWatch::of_all(&quell).expect("a watch"), Interrupt::new().unwrap());
+    let now = Some(Instant::now());
+    assert_eq!(watch.next_until(now, None).expect("a look"), Some(Vec::new()), "nothing has happened");
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| watch.next_until(None, Some(&interrupt)).expect("a wait"));
+        interrupt.raise();
+        assert_eq!(waiting.join().expect("the watch"), Some(Vec::new()));
+    });
+    let job = quell.start(&nap(&env)).expect("a start");
+    let _ = job.stop_with(&StopOptions::kill()).expect("a stop");
+    let mut seen = Vec::new();
+    while !seen.contains(&"ended") {
+        let soon = Some(Instant::now() + PATIENCE);
+        let events = watch.next_until(soon, None).expect("a wait").expect("more can come");
+        assert!(!events.is_empty(), "only {seen:?} in time");
+        assert!(events.iter().all(|event| event.job == job.id()));
+        seen.extend(events.iter().map(|event| match event.what {
+            quell::EventKind::Created => "created",
+            quell::EventKind::Ended { .. } => "ended",
+            _ => "other",
+        }));
+    }
+    assert_eq!(seen[0], "created", "{seen:?}");
+}
+
 #[test]
 fn a_line_before_the_cursor_does_not_end_a_wait() {
     let env = TestEnv::as_me();

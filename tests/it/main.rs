@@ -10,6 +10,7 @@ mod recovery;
 mod regressions;
 mod run;
 mod security;
+mod serve;
 mod snapshots;
 mod stop;
 mod test_refused;

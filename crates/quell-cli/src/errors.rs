@@ -264,6 +264,8 @@ mod linux {
             ErrorKind::NotFound => "check that it is there",
             ErrorKind::IsADirectory => "name a file in it",
             ErrorKind::PermissionDenied => "check that it is yours and that you may use it",
+            ErrorKind::AddrInUse => "another process listens there: choose another --port, or use --no-tcp",
+            ErrorKind::ResourceBusy => "`quell serve --status` shows where it listens",
             ErrorKind::ReadOnlyFilesystem => {
                 "mount its file system for writing, or set QUELL_HOME to a directory that you may write"
             }

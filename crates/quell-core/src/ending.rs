@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Signal;
+use crate::{AskedThrough, Signal};
 
 /// Why a run ended, and what caused it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,6 +77,9 @@ pub enum Actor {
         /// The reason that it gave.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
+        /// The interface through which another program asked that process.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        through: Option<Box<AskedThrough>>,
     },
     /// The client of a server that is gone.
     Owner {

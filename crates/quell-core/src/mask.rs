@@ -72,10 +72,13 @@ impl Mask {
         }
     }
 
-    /// The same for a text that may have been cut, as `…` shows: it may end in a part of a value.
+    /// The same for a text of which parts may have been cut, as `…` shows: before it may be a part of a value.
     pub fn apply_to_cut(&self, text: &str) -> String {
-        let text = self.apply(text);
-        let Some(kept) = text.strip_suffix('…') else { return text };
+        self.apply(text).split_inclusive('…').map(|part| self.apply_to_part(part)).collect()
+    }
+
+    fn apply_to_part(&self, text: &str) -> String {
+        let Some(kept) = text.strip_suffix('…') else { return text.to_owned() };
         let parts =
             |value: &str| value.char_indices().map(|(at, _)| at).filter(|at| *at >= SHORTEST).collect();
         let ending = self.values.iter().filter_map(|value| {
@@ -84,7 +87,7 @@ impl Mask {
         });
         match ending.max() {
             Some(length) => format!("{}***…", &kept[..kept.len() - length]),
-            None => text,
+            None => text.to_owned(),
         }
     }
 }
@@ -99,6 +102,7 @@ mod tests {
         assert_eq!(mask.apply_to_cut("curl s3crét-of-mine s3cré…"), "curl *** ***…");
         assert_eq!(mask.apply_to_cut("curl s3cré"), "curl s3cré");
         assert_eq!(mask.apply_to_cut("curl s3…"), "curl s3…");
+        assert_eq!(mask.apply_to_cut("1 (x-s3crét-of…), 2 (s3crét…), …"), "1 (x-***…), 2 (***…), …");
     }
 
     #[test]

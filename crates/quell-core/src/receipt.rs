@@ -180,6 +180,19 @@ fn first_run() -> u32 {
 }
 
 impl Receipt {
+    /// Puts `shown` of them in place of the texts that name processes, whose names and command lines may hold what is masked.
+    pub fn show_processes(&mut self, shown: impl Fn(&str) -> String) {
+        let commands = self.members.iter_mut().map(|member| &mut member.command);
+        let why = match &mut self.verdict {
+            Verdict::Unproven { why } => Some(why),
+            Verdict::Gone | Verdict::Survivors { .. } => None,
+        };
+        let notes = self.steps.iter_mut().map(|step| &mut step.note);
+        for text in commands.chain(why).chain(notes).filter(|text| !text.is_empty()) {
+            *text = shown(text);
+        }
+    }
+
     /// Whether members were killed, or a kill did not end them.
     pub fn killed(&self) -> bool {
         self.time_of(StepKind::Kill).is_some()

@@ -73,6 +73,8 @@ impl Signal {
     pub const CHLD: Self = Self(if cfg!(target_os = "linux") { 17 } else { 20 });
     /// Urgent data on a socket; ignored by default.
     pub const URG: Self = Self(if cfg!(target_os = "linux") { 23 } else { 16 });
+    /// Stop, by the key of a terminal.
+    pub const TSTP: Self = Self(if cfg!(target_os = "linux") { 20 } else { 18 });
     /// Go on after a stop.
     pub const CONT: Self = Self(if cfg!(target_os = "linux") { 18 } else { 19 });
     /// `quell stop` sends it to the front of a foreground job. A real-time signal: it carries a value, and the kernel queues

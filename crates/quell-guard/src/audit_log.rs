@@ -89,6 +89,27 @@ impl Asker {
         Self::new(quell_sys::stat(quell_sys::parent()).ok())
     }
 
+    /// This process, which is a server. The job and the session that it is in are not those of its peers.
+    fn of_server(process: Option<quell_sys::Stat>) -> Self {
+        Self { job: None, session: None, ..Self::new(process) }
+    }
+
+    pub(super) fn server() -> Self {
+        Self::of_server(quell_sys::stat(quell_sys::pid()).ok())
+    }
+
+    /// The caller of one of quell's own roles, for `through`: see [`Asker::of_caller`]. If the parent is a server that was called by
+    /// a peer, it is the parent.
+    pub fn of_role(through: Option<AskedThrough>) -> Self {
+        let is_server = through.as_ref().is_some_and(|through| through.peer.is_some());
+        let asker = if is_server {
+            Self::of_server(quell_sys::stat(quell_sys::parent()).ok())
+        } else {
+            Self::of_caller()
+        };
+        asker.through(through)
+    }
+
     /// The parent of this process; or if that is quell too, the parent of that.
     pub fn of_caller() -> Self {
         let parent = quell_sys::stat(quell_sys::parent()).ok();
@@ -143,6 +164,8 @@ fn write(home: &Home, line: &AuditLine) -> io::Result<(File, u64)> {
         through: line.actor.through.as_ref().map(|through| AskedThrough {
             surface: short(&through.surface),
             client: through.client.as_deref().map(short),
+            token: through.token.as_deref().map(short),
+            peer: through.peer.as_deref().map(short),
         }),
         ..line.actor.clone()
     };

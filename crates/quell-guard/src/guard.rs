@@ -54,7 +54,12 @@ impl Guard {
     /// Sets the interface through which the caller asks.
     pub fn asked_through(self, through: Option<AskedThrough>) -> Self {
         // Without one, the caller is looked up only if there is something to log.
-        if through.is_none() { self } else { self.asked_by(Asker::here().through(through)) }
+        match &through {
+            None => self,
+            // This process is a server, and was called by a peer.
+            Some(AskedThrough { peer: Some(_), .. }) => self.asked_by(Asker::server().through(through)),
+            Some(_) => self.asked_by(Asker::here().through(through)),
+        }
     }
 
     /// The home, which has the log.

@@ -58,6 +58,9 @@ pub enum Call {
         /// Stop only what has outlived the root: the cause of the end is then the root's own.
         #[serde(default)]
         leftovers: bool,
+        /// The interface through which another program asked the client.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        through: Option<AskedThrough>,
     },
     /// Send a signal to the root or to all members. Answered with [`Answer::Signaled`].
     Signal {

@@ -140,7 +140,7 @@ fn through(context: &RequestContext<RoleServer>) -> AskedThrough {
         let name = format!("{} {}", client.name, client.version);
         name.chars().filter(|letter| !letter.is_control()).take(LONGEST_NAME).collect()
     });
-    AskedThrough { surface: "mcp".into(), client }
+    AskedThrough { client, ..AskedThrough::new("mcp") }
 }
 
 /// Methods that have parameters: a request for one of them that rmcp did not recognize has wrong ones.

@@ -15,7 +15,7 @@
 //! job.rs       JobDir: create, restore, read, remove        state.rs     the present state
 //! events.rs    the history                                  end.rs       JobEnd: the one order in which an end is written
 //! liveness.rs  Lock, Liveness: is a keeper alive?           keepers.rs   which processes those are
-//! control_socket.rs                                         watch.rs     wait for changes
+//! control_socket.rs                                         watch.rs     wait for changes (shared_watch.rs: of many jobs)
 //! log/         the captured output: write, read, query      files.rs     private files, replaced atomically
 //! ```
 //!
@@ -34,6 +34,7 @@ mod keepers;
 mod liveness;
 mod log;
 mod names;
+mod shared_watch;
 mod state;
 #[cfg(test)]
 mod testing;
@@ -47,7 +48,8 @@ pub use liveness::{Liveness, Lock};
 pub use log::{
     CaptureWriter, Cursor, Cut, Entry, InvalidCursor, Line, LineOrCut, Lines, LogEnd, LogPage, LogQuery,
     LogReader, MATCHED, MAX_LINE, MIN_CAP, Matches, Omitted, Piece, Stream, Streams, Taken, WriteFailure,
-    line_matches,
+    last_segment, line_matches,
 };
 pub use names::{NameError, is_name};
+pub use shared_watch::{Change, Changes, Interest, SharedWatch, WatchId};
 pub use watch::Watch;

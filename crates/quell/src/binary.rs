@@ -27,14 +27,15 @@ mod linux {
     use quell_keeper::{Returned, StartError};
 
     pub use quell_store::{
-        Cut, Entry, Home, JobDir, Line, LineOrCut, Lines, LogEnd, LogPage, LogQuery, LogReader, Matches,
-        Piece, Streams, Watch, now,
+        Change, Changes, Cut, Entry, Home, Interest, JobDir, Line, LineOrCut, Lines, Liveness, LogEnd,
+        LogPage, LogQuery, LogReader, Matches, Piece, SharedWatch, Streams, Watch, WatchId, now,
     };
     #[cfg(feature = "faults")]
     pub use quell_sys::fault::names as fault_names;
     pub use quell_sys::{
-        Polled, SignalFd, Stat, columns, ignore, ignored_at_start, is_out_of_descriptors, poll_until, stat,
-        thread, unblock,
+        OpenMode, Polled, SignalFd, Stat, columns, create_private, free_space, ignore, ignored_at_start,
+        is_out_of_descriptors, open_files_allowed, open_private, page_size, poll_until, raise_open_files,
+        random_u128, read_private, stat, stop_self, thread, ticks_per_second, uid, unblock,
     };
 
     pub use crate::admit::{AccessRequest, permit};
@@ -50,7 +51,7 @@ mod linux {
     pub use crate::stats::stats_of;
 
     use crate::recover::recover_if_orphaned;
-    use crate::start::resolve_request;
+    use crate::start::{Around, resolve_request};
     use crate::{
         Error, Job, JobState, JobView, LogCut, LogLine, LogsView, ProcessTree, Quell, Result, WaitFor, Waited,
     };
@@ -91,6 +92,17 @@ mod linux {
     ) -> Result<Quell> {
         let quell = open_permitted(Some(home), program, permit)?;
         Ok(Quell { through: Some(through), ..quell })
+    }
+
+    /// The same for a server: a job that is started takes nothing over from this process, neither its session nor the job that it is
+    /// in, nor its raised limit of open files.
+    pub fn open_for_server(
+        home: Home,
+        program: impl Into<PathBuf>,
+        permit: Option<Permit>,
+        through: AskedThrough,
+    ) -> Result<Quell> {
+        Ok(Quell { around: Around::Nothing, ..open_through(home, program, permit, through)? })
     }
 
     /// Runs a job in the foreground and waits until it is proven gone. Before: this process has one thread and has opened nothing
@@ -167,7 +179,7 @@ mod linux {
                 let why = format!("a test run needs a permit for `test`, not for `{}`", permit.verb());
                 return Err(Error::BadValue(why));
             }
-            let (request, stdin) = resolve_request(self.home(), request)?;
+            let (request, stdin) = resolve_request(self.home(), request, Around::Caller)?;
             let id = self.start_request(&request, stdin)?.id();
             let permit = Some(Arc::new(permit.clone()));
             Ok(Self { started: Some(id), permit, ..self.clone() }.job_with(id))

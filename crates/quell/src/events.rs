@@ -6,6 +6,7 @@ use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::PathBuf;
+use std::time::Instant;
 
 use quell_core::{EventKind, JobEvent, JobId, RecordedState, StateRecord, Timestamp};
 use quell_store::Watch;
@@ -13,7 +14,7 @@ use quell_sys::{Polled, poll_until};
 
 use quell_guard::Verb;
 
-use crate::{Error, Filter, Job, Quell, Result};
+use crate::{Error, Filter, Interrupt, Job, Quell, Result};
 
 /// A time in the past: a duration until now, such as `10m`, or a time such as `2026-01-31T12:00:00Z`.
 pub fn parse_since(text: &str) -> Result<Timestamp> {
@@ -222,6 +223,15 @@ impl EventWatch {
     /// can come. If a job was lost, its stop is finished, which is an event too.
     #[expect(clippy::should_implement_trait, reason = "it waits, and can fail")]
     pub fn next(&mut self) -> Result<Option<Vec<JobEvent>>> {
+        self.next_until(None, None)
+    }
+
+    /// The same, but it also returns, with an empty list, at `deadline` and once `interrupt` is raised.
+    pub fn next_until(
+        &mut self,
+        deadline: Option<Instant>,
+        interrupt: Option<&Interrupt>,
+    ) -> Result<Option<Vec<JobEvent>>> {
         loop {
             if let Some(home) = &mut self.home {
                 self.feeds.extend(home.look()?);
@@ -245,14 +255,19 @@ impl EventWatch {
             if self.feeds.is_empty() && self.home.is_none() {
                 return Ok(None);
             }
-            self.wait().map_err(Error::io("inotify"))?;
+            let is_over = deadline.is_some_and(|deadline| deadline <= Instant::now());
+            if is_over || interrupt.is_some_and(Interrupt::is_raised) {
+                return Ok(Some(events));
+            }
+            self.wait(deadline, interrupt).map_err(Error::io("inotify"))?;
         }
     }
 
-    fn wait(&mut self) -> io::Result<()> {
+    fn wait(&mut self, deadline: Option<Instant>, interrupt: Option<&Interrupt>) -> io::Result<()> {
         let mut fds = vec![Polled::Read(self.watch.as_fd())];
         fds.extend(self.home.as_ref().map(|home| Polled::Read(home.watch.as_fd())));
-        poll_until(&fds, None)?;
+        fds.extend(interrupt.map(|interrupt| Polled::Read(interrupt.as_fd())));
+        poll_until(&fds, deadline)?;
         self.watch.drain().map(drop)
     }
 }

@@ -40,6 +40,7 @@ pub mod units;
 cfg_if::cfg_if! {
     if #[cfg(target_os = "linux")] {
         mod admit;
+        mod attention;
         mod auto_gc;
         #[cfg(feature = "tokio")]
         mod async_job;
@@ -73,13 +74,16 @@ cfg_if::cfg_if! {
         #[cfg(feature = "binary")]
         mod short_ids;
         mod start;
+        mod state_words;
         mod stats;
         mod stop;
         mod sweep;
         mod tree;
         mod view;
+        mod vitals;
         mod wait;
 
+        pub use attention::{Attention, AttentionFacts, AttentionKind, AttentionRules, StopProgress, attention, order as attention_order};
         pub use builder::CommandBuilder;
         pub use error::Error;
         pub use list::{Filter, InvalidTag, Listing, RecoveredList, TagFilter};
@@ -93,11 +97,13 @@ cfg_if::cfg_if! {
         pub use quell_store::{Cursor, InvalidCursor, Omitted, Stream};
         pub use send::SendEof;
         pub use start::{owner_process, parent_of};
+        pub use state_words::{StateLook, StateWords};
         pub use stats::{Bucket, Exits, Period, Spread, Stats, StatsFilter, Sums, TagSums};
-        pub use stop::{StopOptions, Stopped};
+        pub use stop::{PendingStop, StopOptions, Stopped};
         pub use sweep::{Leftover, LeftoverAction, SweepAction, SweepReport, SweptJob};
         pub use tree::ProcessTree;
         pub use view::JobView;
+        pub use vitals::{Vitals, VitalsSampler};
         pub use wait::{Condition, WaitFor, WaitMode, Waited, wait};
 
         use admit::{AccessRequest, record_start, record_stop};

@@ -70,6 +70,8 @@ pub struct Filter {
     pub limit: Option<usize>,
     /// Finished ones only if they ended then or later.
     pub since: Option<SystemTime>,
+    /// Only finished ones that ended before this finished one: the next page of a list. None if that one is not known.
+    pub before: Option<JobId>,
 }
 
 impl Filter {
@@ -136,6 +138,9 @@ fn list_readable(home: &Home, filter: &Filter) -> Result<(Listing, Vec<JobId>)> 
     })?;
     ids.extend(unlocked);
     ids.sort_unstable();
+    if filter.before.is_some() {
+        ids.clear();
+    }
     let (mut live, unreadable) = look_at(home, &ids, &mut warnings)?;
     live.retain(|view| filter.matches(view));
     // A job that has ended since it was found among the live ones is listed once, as ended. A job with a keeper has not

@@ -4,11 +4,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use quell_core::{AskedThrough, JobId};
-use quell_guard::{Effect, Permit, Verb};
+use quell_guard::{Effect, Permit, Verb, decide_verb};
 use quell_store::Home;
 
 use crate::list::{self, Filter, Listing};
 use crate::resolve;
+use crate::start::Around;
 use crate::stats::{self, Stats, StatsFilter};
 use crate::{AccessRequest, Config, Error, GcReport, GcRules, Job, Result, SweepReport, admit, gc, sweep};
 
@@ -23,6 +24,8 @@ pub struct Quell {
     pub(crate) started: Option<JobId>,
     /// The interface through which another program uses this handle, for the audit log.
     pub(crate) through: Option<AskedThrough>,
+    /// What jobs take over from this process.
+    pub(crate) around: Around,
 }
 
 /// Whether something is done, or only reported.
@@ -62,7 +65,7 @@ impl Quell {
     pub(crate) fn with_program(home: Home, program: impl Into<PathBuf>) -> Self {
         let program = program.into();
         OWN_PROGRAM.get_or_init(|| program.clone());
-        Self { home, program, permit: None, started: None, through: None }
+        Self { home, program, permit: None, started: None, through: None, around: Around::Caller }
     }
 
     /// The directory that holds the records of all jobs.
@@ -124,6 +127,13 @@ impl Quell {
     /// its result is recorded as that of the test run.
     pub(crate) fn permit(&self, verb: Verb, target: &str) -> Result<Option<Arc<Permit>>> {
         self.permit_because(verb, target, None)
+    }
+
+    /// Whether the policy allows a verb that reads. Nothing is logged: it is asked often, and nobody has asked for the verb itself.
+    pub(crate) fn may_read(&self, verb: Verb) -> bool {
+        let policy =
+            || Config::load_here().map_or_else(|_| Config::refusals_here(), |loaded| loaded.config.guard);
+        self.permit.is_some() || decide_verb(&policy(), verb).allowed
     }
 
     /// The same with a reason.

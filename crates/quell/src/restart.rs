@@ -9,7 +9,7 @@ use quell_sys::fault::{FaultPoint, fault_point};
 
 use quell_guard::Verb;
 
-use crate::start::{is_inside_a_job, open_input, owner_lives};
+use crate::start::{Around, is_inside_a_job, open_input, owner_lives};
 use crate::view::about;
 use crate::{Error, Job, Result, StopOptions};
 
@@ -59,7 +59,7 @@ impl Job {
         }
         let stdin = self.input_again(&background.stdin)?;
         background.restarted_from = Some(self.id());
-        background.nested = is_inside_a_job();
+        background.nested = self.quell.around == Around::Caller && is_inside_a_job();
         // A job whose owner is gone is restarted without an owner.
         background.owner = match (background.owner, new_owner) {
             (Some(_), Some(owner)) => Some(owner),

@@ -13,7 +13,7 @@ use quell_keeper::{HookNotice, StartError, StartMessage, StartReply};
 use quell_store::Home;
 
 use crate::admit::{decide_start, program, request_mask, unreadable};
-use crate::start::resolve_request;
+use crate::start::{Around, resolve_request};
 use crate::{Config, Error, Result};
 
 /// The exit code of what the guard refuses.
@@ -94,7 +94,7 @@ fn admit_request(
     let _permit = log_decision(&home, mask, verb, &program, decision, message.through.clone())?;
     match tests {
         Some(tests) => {
-            let (request, stdin) = resolve_request(&home, &tests.request)?;
+            let (request, stdin) = resolve_request(&home, &tests.request, Around::Caller)?;
             Ok((StartMessage { home: message.home, request, through: message.through }, stdin))
         }
         None => Ok((message, stdin)),
@@ -130,7 +130,6 @@ fn log_decision(
     decision: Result<Decision>,
     through: Option<AskedThrough>,
 ) -> Result<Permit> {
-    let guard =
-        Guard::new(home, Policy::default()).masking(mask).asked_by(Asker::of_caller().through(through));
+    let guard = Guard::new(home, Policy::default()).masking(mask).asked_by(Asker::of_role(through));
     Ok(guard.noted(verb, target, decision.unwrap_or_else(|error| unreadable(&error)))?)
 }

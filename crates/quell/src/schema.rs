@@ -1,7 +1,8 @@
 //! The published JSON schemas of the `data` that each verb prints with `--json`. Receipts (`quell run`, unless it has left a live job) have
 //! theirs in `quell-core`, and test runs (`quell test`) in `quell-test`.
 
-use quell_core::schema::{Failure, written};
+use quell_core::schema::Failure;
+pub use quell_core::schema::{Failure as Failed, written};
 
 use crate::responses::{
     CheckAnswer, ConfigAnswer, LogsAnswer, RmAnswer, RunLeft, SendAnswer, SignalAnswer, StartAnswer,

@@ -36,6 +36,15 @@ const NAME_RULE: &str = "1 to 64 letters, digits, `.`, `-` or `_`";
 /// The variable that names the session of new jobs.
 const SESSION: &str = "QUELL_SESSION";
 
+/// What a new job takes over from the process that starts it: its session, and the job that it is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Around {
+    /// What the process has: it starts the job for itself.
+    Caller,
+    /// Nothing: it is a server, and starts the job for another program.
+    Nothing,
+}
+
 /// Refuses a request that can't be carried out.
 fn check(request: &JobRequest, background: &Background) -> Result<()> {
     let bad = |why: String| Err(Error::BadValue(why));
@@ -73,7 +82,11 @@ fn check(request: &JobRequest, background: &Background) -> Result<()> {
 }
 
 /// Fills in everything that depends on this process, as the keeper needs it, and opens the job's input.
-pub(crate) fn resolve_request(home: &Home, request: &JobRequest) -> Result<(JobRequest, OwnedFd)> {
+pub(crate) fn resolve_request(
+    home: &Home,
+    request: &JobRequest,
+    around: Around,
+) -> Result<(JobRequest, OwnedFd)> {
     let mut request = request.clone();
     let Mode::Background(background) = &request.mode else {
         return Err(Error::BadValue("a job in the foreground can't be started: run it".into()));
@@ -81,12 +94,13 @@ pub(crate) fn resolve_request(home: &Home, request: &JobRequest) -> Result<(JobR
     check(&request, background)?;
     let mut background = background.clone();
     let given = open_stdin(&mut background.stdin)?;
-    if request.session.is_none() {
+    if request.session.is_none() && around == Around::Caller {
         request.session = own_session()?;
     }
     request.env = whole_environment(&request.env, request.session.as_deref());
-    background.owner = background.owner.or_else(|| outer_job(home).map(|job| Owner::Job { job }));
-    background.nested = is_inside_a_job();
+    let outer = || outer_job(home).filter(|_| around == Around::Caller);
+    background.owner = background.owner.or_else(|| outer().map(|job| Owner::Job { job }));
+    background.nested = around == Around::Caller && is_inside_a_job();
     request.cwd = Some(match &request.cwd {
         Some(dir) => std::path::absolute(dir).map_err(Error::io(dir))?,
         None => std::env::current_dir()
@@ -234,7 +248,7 @@ impl Quell {
     pub fn start(&self, request: &JobRequest) -> Result<Job> {
         let program = program(request);
         let permit = self.permit(Verb::Start, &program)?;
-        let started = resolve_request(self.home(), request)
+        let started = resolve_request(self.home(), request, self.around)
             .and_then(|(request, stdin)| self.start_request(&request, stdin));
         if let Some(permit) = permit {
             record_start(&permit, &program, &started);
@@ -268,6 +282,11 @@ impl Quell {
         let null = quell_sys::null().map_err(failed("open /dev/null"))?;
         let mut command = Command::new(self.program());
         command.arg0("quell").arg(KEEP_VERB).stdin(OwnedFd::from(theirs)).stdout(stdin).stderr(null);
+        if self.around == Around::Nothing {
+            for name in OWN_VARIABLES.iter().chain([&SESSION]) {
+                command.env_remove(name);
+            }
+        }
         let mut keeper = command.spawn().map_err(|error| match error.kind() {
             ErrorKind::NotFound | ErrorKind::PermissionDenied => Error::NoProgram(error.to_string()),
             _ => failed("start the keeper")(error),
@@ -275,6 +294,10 @@ impl Quell {
         fault_point(FaultPoint::KeepExecuted);
         // The command holds the keeper's end of the socket pair.
         drop(command);
+        if self.around == Around::Nothing {
+            // It reads its limits after the request, which is not sent yet.
+            quell_sys::restore_open_files(keeper.id());
+        }
         // The executed process forks, and exits when the job is on record. Its child goes on as the standby.
         ours.set_read_timeout(Some(START_PATIENCE)).map_err(failed("set a timeout"))?;
         let mut line = String::new();

@@ -1,24 +1,27 @@
 //! Stopping a job: ask its keeper, wait for the end, and look after keepers that don't answer.
 
+mod under_way;
+
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use quell_core::{AskScope, ProcId, Receipt, Signal, StopPlan, Verdict};
+use quell_core::{AskScope, Receipt, Signal, Verdict};
 use quell_guard::Verb;
-use quell_keeper::control_protocol::{Answer, Call, StopValue};
-use quell_store::{KeeperRole, Watch};
-use quell_sys::fault::{FaultPoint, fault_point};
-use quell_sys::{PidFd, Sent};
+use quell_store::KeeperRole;
 
-use crate::keeper_client::{KeeperClient, Reply, SocketRevival};
-use crate::recover::{Keepers, RecoveredBy, Standing, Survivors, not_proven_dead, recover, recover_with};
+use crate::recover::{Keepers, RecoveredBy, Standing, not_proven_dead, recover};
 use crate::{Error, Job, Result, record_stop, resolve};
+use under_way::{StopStage, StopUnderWay};
+
+pub use under_way::PendingStop;
 
 /// How much longer than its plan a stop may take before its keepers are killed, and once more before it is given up: for the
 /// proof, the record, and a busy machine.
 const STOP_SLACK: Duration = Duration::from_secs(5);
 /// How long a keeper may take to answer a stop before its state is looked at. Less than [`STOP_SLACK`].
 const SILENCE: Duration = Duration::from_secs(2);
+/// How long it may take before it is continued, if it was stopped: a client of `ask_to_stop` waits for the answer.
+const FIRST_SILENCE: Duration = Duration::from_millis(300);
 /// At this look a keeper that still does not answer is killed, though it may only be slow.
 const LAST_LOOK: usize = 4;
 /// How many times the directory of a job that is being removed is looked for.
@@ -115,31 +118,49 @@ impl Job {
     ///
     /// An error means that the job is not proven dead. It can be tried again.
     pub fn stop_with(&self, options: &StopOptions) -> Result<Stopped> {
-        let permit = self.quell.permit_because(Verb::Stop, &self.id().to_string(), options.reason.clone())?;
-        let stopped = self.stop_permitted(options).and_then(|stopped| {
-            let Some(next) = self.restarted_meanwhile()? else { return Ok(stopped) };
-            next.stop_permitted(options)
-        });
-        if let Some(permit) = permit {
-            record_stop(&permit, self.id(), &stopped);
-        }
-        stopped
+        self.ask_to_stop(options)?.wait()
     }
 
-    /// The same for a caller that has a permit.
+    /// Begins a stop, and returns as soon as it cannot be missed any more: the keeper has heard it, or there is no keeper that
+    /// could. [`PendingStop::wait`] returns the end.
+    ///
+    /// The stop goes on if nothing waits for it. A keeper that stands still later is looked after only while something waits.
+    pub fn ask_to_stop(&self, options: &StopOptions) -> Result<PendingStop> {
+        let permit = self.quell.permit_because(Verb::Stop, &self.id().to_string(), options.reason.clone())?;
+        match self.begin_stop(options) {
+            Ok(progress) => Ok(PendingStop { job: self.clone(), permit, options: options.clone(), progress }),
+            Err(error) => {
+                let stopped = Err(error);
+                if let Some(permit) = permit {
+                    record_stop(&permit, self.id(), &stopped);
+                }
+                stopped.map(|_| unreachable!("it is an error"))
+            }
+        }
+    }
+
+    /// Stops the job for a caller that has a permit.
     pub(crate) fn stop_permitted(&self, options: &StopOptions) -> Result<Stopped> {
+        match self.begin_stop(options)? {
+            StopStage::Asked(under_way) => under_way.finish(),
+            StopStage::Over(stopped) => Ok(*stopped),
+        }
+    }
+
+    fn begin_stop(&self, options: &StopOptions) -> Result<StopStage> {
+        let over = |stopped| Ok(StopStage::Over(Box::new(stopped)));
         match recover(self.dir(), RecoveredBy::Stop)? {
-            Standing::Kept => StopUnderWay::new(self, options).finish(),
-            Standing::Recovered => self.stopped(),
+            Standing::Kept => StopUnderWay::new(self, options).begin(),
+            Standing::Recovered => over(self.stopped()?),
             Standing::Ended => {
                 let receipt = self.ended_receipt()?;
                 // The job can rewrite its record. A cgroup that still exists is better evidence.
                 let has_cgroup = receipt.held.cgroup.as_ref().is_some_and(|path| Path::new(path).exists());
                 if !has_cgroup || !resolve::record_remains(self.quell.home(), Some(self.id())) {
-                    return Ok(Stopped { receipt, already_ended: true });
+                    return over(Stopped { receipt, already_ended: true });
                 }
                 recover(self.dir(), RecoveredBy::Stop)?;
-                self.stopped()
+                over(self.stopped()?)
             }
         }
     }
@@ -201,196 +222,5 @@ impl Job {
             keeper.signal(Signal::KILL);
         }
         Keepers::Killed
-    }
-}
-
-/// The stop of a job that has a keeper.
-struct StopUnderWay<'a> {
-    job: &'a Job,
-    options: &'a StopOptions,
-    began: Instant,
-    /// Whether a keeper or front has got the request.
-    asked: bool,
-    /// Held by the keeper until the end is on record.
-    connection: Option<KeeperClient>,
-    /// Used where there is no connection. It costs more, because the kernel takes long to close it.
-    watch: Option<Watch>,
-    revival: SocketRevival,
-    keepers: Keepers,
-    standby: Option<ProcId>,
-    next_look: Instant,
-    looks: usize,
-    /// When the keepers are killed, and at the second time the stop is given up. Set at the first look.
-    deadline: Option<Instant>,
-    forced: bool,
-}
-
-impl<'a> StopUnderWay<'a> {
-    fn new(job: &'a Job, options: &'a StopOptions) -> Self {
-        let began = Instant::now();
-        Self {
-            job,
-            options,
-            began,
-            asked: false,
-            connection: None,
-            watch: None,
-            revival: SocketRevival::new(),
-            keepers: Keepers::Unknown,
-            standby: None,
-            next_look: began + SILENCE,
-            looks: 0,
-            deadline: None,
-            forced: false,
-        }
-    }
-
-    fn finish(mut self) -> Result<Stopped> {
-        loop {
-            if !self.asked {
-                self.asked = self.ask()?;
-                if self.asked {
-                    self.standby = self.job.dir().record().ok().and_then(|record| record.standby);
-                } else {
-                    self.revival.missed(self.job.dir());
-                }
-            }
-            self.wait()?;
-            // The job had a keeper when this stop began, so survivors on record were found meanwhile.
-            let survivors = if self.asked { Survivors::Report } else { Survivors::LookBriefly };
-            if recover_with(self.job.dir(), RecoveredBy::Stop, survivors, self.keepers)? != Standing::Kept {
-                self.standby.iter().for_each(continue_standby);
-                return self.job.stopped();
-            }
-            self.look()?;
-        }
-    }
-
-    /// Waits until something may have changed.
-    fn wait(&mut self) -> Result<()> {
-        // No event reports that a keeper was stopped by a signal, or that the socket exists.
-        let mut until = self.deadline.map_or(self.next_look, |deadline| deadline.min(self.next_look));
-        if !self.asked {
-            until = until.min(Instant::now() + Duration::from_millis(20));
-        }
-        if let Some(keeper) = &self.connection {
-            if KeeperClient::wait_closed([keeper], Some(until))? {
-                self.connection = None;
-            }
-        } else if let Some(watch) = &mut self.watch {
-            watch.wait(Some(until)).map_err(Error::io(self.job.dir().dir()))?;
-        } else {
-            // The caller looks at what has happened before.
-            self.watch = Some(self.job.watch()?);
-        }
-        Ok(())
-    }
-
-    /// Looks after the keepers if that is due.
-    fn look(&mut self) -> Result<()> {
-        let now = Instant::now();
-        let due = now >= self.next_look;
-        if due {
-            (self.next_look, self.looks) = (now + SILENCE, self.looks + 1);
-        }
-        if !due && self.deadline.is_none() {
-            return Ok(());
-        }
-        let plan = || self.job.dir().spec().map_or_else(|_| StopPlan::default(), |spec| spec.request.stop);
-        let (began, grace) = (self.began, self.options.grace);
-        let deadline = *self.deadline.get_or_insert_with(|| {
-            let plan = plan();
-            began + grace.unwrap_or(plan.grace) + plan.verify + STOP_SLACK
-        });
-        if now >= deadline {
-            if self.forced {
-                return Err(Error::NotProvenDead(format!("{} has not ended in its time", self.job.id())));
-            }
-            self.job.look_after_keepers(self.looks, Doomed::All);
-            self.keepers = Keepers::Killed;
-            (self.forced, self.deadline) = (true, Some(Instant::now() + plan().verify + STOP_SLACK));
-        } else if due {
-            self.keepers = self.job.look_after_keepers(self.looks, Doomed::None);
-        }
-        Ok(())
-    }
-
-    /// Asks the keeper, or the front of a foreground job. Returns whether one of them got the request.
-    fn ask(&mut self) -> Result<bool> {
-        let connected = self.until_it_acts(|job| match KeeperClient::connect_within(job.dir(), SILENCE) {
-            Err(Error::TimedOut(_)) => Ok(None),
-            connected => connected.map(Some),
-        })?;
-        let Some(mut keeper) = connected else {
-            // The keeper takes no calls and was killed: its standby finishes the stop.
-            return Ok(true);
-        };
-        let Some(connection) = &mut keeper else { return self.ask_front() };
-        let StopOptions { kill, grace, ask, reason, leftovers } = self.options.clone();
-        connection.send(&Call::Stop { kill, grace, ask, reason, leftovers })?;
-        fault_point(FaultPoint::StopSent);
-        let reply = self.until_it_acts(|_| match connection.receive(SILENCE) {
-            Ok(Reply::Silence) => Ok(None),
-            // Not the keeper's words: another process has replaced its socket, and the keeper will make a new one.
-            Err(Error::Keeper(_)) => Ok(Some(Reply::Closed)),
-            reply => reply.map(Some),
-        })?;
-        Ok(match reply {
-            Some(Reply::Answer(Answer::Accepted)) => {
-                self.connection = keeper;
-                true
-            }
-            Some(Reply::Answer(_) | Reply::Closed) => false,
-            Some(Reply::Silence) | None => true,
-        })
-    }
-
-    /// Repeats an attempt that needs the keeper until it has a result, and looks after the keepers in between. The last look kills the
-    /// keeper; then there is no result, and the standby finishes the stop, or this process if all keepers were killed.
-    fn until_it_acts<T>(&mut self, mut attempt: impl FnMut(&Job) -> Result<Option<T>>) -> Result<Option<T>> {
-        for look in 1..=LAST_LOOK {
-            if let Some(result) = attempt(self.job)? {
-                return Ok(Some(result));
-            }
-            let doomed = if look == LAST_LOOK { Doomed::Keeper } else { Doomed::None };
-            self.keepers = self.job.look_after_keepers(look, doomed);
-            if self.keepers == Keepers::Killed {
-                break;
-            }
-        }
-        Ok(None)
-    }
-
-    /// Asks a foreground job by a signal to its front, as it has no socket. Returns whether there was a front to get it.
-    fn ask_front(&self) -> Result<bool> {
-        let dir = self.job.dir();
-        let Ok(record) = dir.record() else { return Ok(false) };
-        let is_foreground = dir.spec().is_ok_and(|spec| spec.request.is_foreground());
-        let Some(recorded) = record.standby.filter(|_| is_foreground) else { return Ok(false) };
-        let here = || PidFd::of(recorded).filter(|_| dir.is_kept_by(recorded, record.keeper));
-        // A front in another PID namespace has another number here than on record.
-        let elsewhere = || dir.keepers().into_iter().find(|keeper| keeper.role == KeeperRole::Standby);
-        let Some(front) = here().or_else(|| Some(elsewhere()?.into_pidfd())) else { return Ok(false) };
-        let StopOptions { kill, grace, ask, .. } = self.options.clone();
-        let value = StopValue { kill, grace, ask }.encode();
-        let mut sent = front.signal_with(Signal::ASK_FRONT, value);
-        // Its user may have too many signals pending; a plain one is always taken.
-        if sent == Sent::Refused {
-            sent = front.signal(Signal::TERM);
-        }
-        // It may have been suspended from its terminal.
-        front.signal(Signal::CONT);
-        Ok(sent == Sent::Yes)
-    }
-}
-
-/// Continues the standby of a job that has ended, if it was stopped by a signal: it could not exit with its job. The lock that proved
-/// its role is gone, so its identity and its program are checked instead.
-fn continue_standby(id: &ProcId) {
-    let is_stopped = |stat: quell_sys::Stat| stat.start == id.start && stat.state == b'T';
-    if quell_sys::stat(id.pid).is_ok_and(is_stopped)
-        && let Some(standby) = PidFd::of(*id).filter(|_| quell_sys::is_quell(id.pid))
-    {
-        standby.signal(Signal::CONT);
     }
 }

@@ -5,7 +5,7 @@ use quell_keeper::control_protocol::LiveMember;
 
 use quell_guard::Verb;
 
-use crate::recover::{LostJob, mask_of, masked_command};
+use crate::recover::{LostJob, mask_of, masked_text};
 use crate::{Error, Job, JobState, Result};
 
 /// The processes of a job.
@@ -65,7 +65,7 @@ impl Job {
                     state: stat.state as char,
                     cpu: stat.cpu as f64 / tick,
                     memory: stat.resident * page,
-                    command: masked_command(&mask, &member.command),
+                    command: masked_text(&mask, &member.command),
                 })
             })
             .collect())

@@ -309,3 +309,47 @@ pub(crate) fn about(path: &Path) -> impl FnOnce(io::Error) -> Error + use<> {
         Error::Io { path, error }
     }
 }
+
+#[cfg(test)]
+impl JobView {
+    /// A job that runs.
+    pub(crate) fn sample() -> Self {
+        let (now, request) = (Timestamp::default(), quell_core::JobRequest::background(["true"]));
+        Self {
+            id: JobId::new(1, 1),
+            name: None,
+            tags: BTreeMap::new(),
+            session: None,
+            mode: request.mode_kind(),
+            command: request.words(),
+            cwd: PathBuf::new(),
+            state: JobState::Running,
+            since: now,
+            created: now,
+            started: None,
+            ready: None,
+            ended: None,
+            held: None,
+            root: None,
+            keeper: None,
+            standby: None,
+            owner: None,
+            run: 1,
+            restart_limit_reached: false,
+            restart: None,
+            restarted_from: None,
+            limits: Limits::default(),
+            timeout: None,
+            stdin: None,
+            pty: false,
+            outcome: None,
+            cause: None,
+            actor: None,
+            verdict: None,
+            outlived: None,
+            survivors: Vec::new(),
+            output: None,
+            size_on_disk: None,
+        }
+    }
+}

@@ -41,7 +41,7 @@ fn fits(validator: &Validator, what: &str, value: &Value) {
 }
 
 fn all() -> impl Iterator<Item = &'static Published> {
-    ALL.iter().chain([&quell_setup::SCHEMA, &quell_test::SCHEMA])
+    ALL.iter().chain([&quell_serve::SCHEMA, &quell_setup::SCHEMA, &quell_test::SCHEMA])
 }
 
 #[test]
@@ -64,6 +64,8 @@ fn every_verb_that_prints_json_has_a_schema() {
         // The one below `config` prints it.
         let words: &[&str] = if verb == "config" { &["show", "--help"] } else { &["--help"] };
         let prints_json = env.quell(&verb).args(words).finish().stdout.contains("--json");
+        // It prints what `list` prints.
+        let verb = if verb == "top" { "list".into() } else { verb };
         if prints_json {
             let (has, misses) = (known.contains(verb.as_str()), MISSING.contains(&verb.as_str()));
             assert!(has != misses, "{verb}: published: {has}, in MISSING: {misses}");
@@ -113,6 +115,13 @@ fn host_answers(env: &TestEnv) -> Vec<(&'static str, Vec<Value>)> {
     };
     all.push(("audit", log.lines().map(line).collect()));
     all
+}
+
+/// Of a server that runs.
+fn serve_answers(env: &TestEnv) -> Vec<Value> {
+    let _server = crate::serve::client::Server::start(env, &[]);
+    let say = |option: &str| envelopes(&env.quell("serve").args([option, "--json"]).finish());
+    [say("--status"), say("--url")].concat()
 }
 
 /// Real answers: with which schema, and what was printed.
@@ -185,6 +194,7 @@ fn real_answers(env: &TestEnv) -> Vec<(&'static str, Vec<Value>)> {
         ("setup", say("setup", &["claude", "--print"])),
         ("doctor", say("doctor", &[])),
         ("config", envelopes(&env.quell("config").args(["show", "--json"]).finish())),
+        ("serve", serve_answers(env)),
     ];
     all.extend(host_answers(env));
     if can_pretend("real_answers_fit_their_schemas (service)") {
@@ -221,4 +231,14 @@ fn real_answers_fit_their_schemas() {
     }
     let untried: Vec<&str> = all().map(|(name, _)| *name).filter(|name| !seen.contains(name)).collect();
     assert!(untried.is_empty() || untried == ["service"], "every schema is tried, not {untried:?}");
+}
+
+#[test]
+fn the_published_interface_is_that_of_the_routes() {
+    let (path, made) = (published("openapi"), quell_serve::openapi::document());
+    if env::var_os("QUELL_BLESS").is_some() {
+        fs::write(&path, &made).expect("docs/schema");
+    }
+    let stored = fs::read_to_string(&path).unwrap_or_default();
+    assert!(stored == made, "docs/schema/openapi.json is not up to date: run this with QUELL_BLESS=1");
 }

@@ -10,5 +10,6 @@ pub mod setup;
 pub mod start;
 pub mod stats;
 pub mod status;
+pub mod top;
 pub mod tree;
 pub mod wait;

@@ -18,6 +18,7 @@ mod restart;
 mod rm;
 mod run;
 mod send;
+mod serve;
 mod service;
 mod setup;
 mod signal;
@@ -27,6 +28,7 @@ mod status;
 mod stop;
 mod sweep;
 mod test;
+mod top;
 mod tree;
 mod wait;
 mod wrap;
@@ -57,6 +59,7 @@ pub use restart::RestartArgs;
 pub use rm::RmArgs;
 pub use run::RunArgs;
 pub use send::SendArgs;
+pub use serve::{RoleArg, ServeArgs};
 pub use service::ServiceArgs;
 pub use setup::{AgentArg, SetupArgs};
 pub use signal::SignalArgs;
@@ -66,6 +69,7 @@ pub use status::StatusArgs;
 pub use stop::StopArgs;
 pub use sweep::SweepArgs;
 pub use test::TestArgs;
+pub use top::TopArgs;
 pub use tree::TreeArgs;
 pub use wait::WaitArgs;
 pub use wrap::WrapArgs;
@@ -121,6 +125,8 @@ pub enum CliCommand {
     /// List live jobs and those that ended last
     #[command(visible_aliases = ["ls", "ps"])]
     List(Late<ListArgs>),
+    /// Show all jobs live in the terminal, and stop them
+    Top(Late<TopArgs>),
     /// Show everything that is known about a job
     Status(Late<StatusArgs>),
     /// Show the process tree of a job
@@ -141,6 +147,8 @@ pub enum CliCommand {
     Service(Late<ServiceArgs>),
     /// Serve jobs as tools for an agent, over stdio (MCP)
     Mcp(Late<McpArgs>),
+    /// Serve jobs over HTTP: a dashboard, an API and events
+    Serve(Late<ServeArgs>),
     /// Add quell to the configuration of an agent, or remove it
     Setup(Late<SetupArgs>),
     /// Show how well this host can contain jobs, and why

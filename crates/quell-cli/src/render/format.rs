@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quell::binary::{JobInternals, account, grouped, printable};
+use quell::binary::{AskedThrough, JobInternals, account, grouped, printable};
 use quell::{
     Actor, Cause, Condition, Job, JobState, KillReason, ReadyRules, RootOutcome, Unwritten, Verdict, Waited,
 };
@@ -59,14 +59,24 @@ pub fn actor(actor: &Actor) -> Option<String> {
         Actor::Sender { signal, pid, command, .. } => {
             Some(format!("{signal} from {}", process(*pid, command.as_ref())))
         }
-        Actor::Client { pid, command, reason, .. } => {
+        Actor::Client { pid, command, reason, through, .. } => {
             let reason = reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-            Some(format!("{}{reason}", process(*pid, command.as_ref())))
+            let through = through.as_deref().map(self::through).unwrap_or_default();
+            Some(format!("{}{through}{reason}", process(*pid, command.as_ref())))
         }
         Actor::Owner { pid, command } => Some(process(*pid, Some(command))),
         Actor::Kernel => Some("the kernel".into()),
         Actor::Program | Actor::Quell | Actor::Unknown => None,
     }
+}
+
+/// Through which interface a process was asked, and by what.
+pub fn through(through: &AskedThrough) -> String {
+    let client = through.client.as_ref().map(|client| format!(" from {client}"));
+    let token = through.token.as_ref().map(|token| format!(" with the token {token}"));
+    let peer = through.peer.as_ref().map(|peer| format!(" from {peer}"));
+    let known: String = [client, token, peer].into_iter().flatten().collect();
+    format!(", asked over {}{known}", through.surface)
 }
 
 /// A process with its command line.

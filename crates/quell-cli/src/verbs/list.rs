@@ -77,6 +77,7 @@ fn filter(args: &ListArgs) -> Result<Filter, Error> {
         name: args.name.clone(),
         limit: args.limit,
         since: job_selection::since(args.since),
+        before: None,
     })
 }
 

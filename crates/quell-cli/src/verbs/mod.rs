@@ -20,6 +20,7 @@ mod restart;
 mod rm;
 mod run;
 mod send;
+mod serve;
 mod service;
 mod setup;
 mod signal;
@@ -29,6 +30,7 @@ mod status;
 mod stop;
 mod sweep;
 mod test;
+mod top;
 mod tree;
 mod wait;
 mod wrap;
@@ -79,6 +81,7 @@ pub fn carry_out(verb: CliCommand) -> ExitCode {
         CliCommand::Signal(args) => signal::signal(admitted, &args),
         CliCommand::Restart(args) => restart::restart(admitted, &args),
         CliCommand::List(args) => list::list(admitted, &args),
+        CliCommand::Top(args) => top::top(admitted, &args),
         CliCommand::Status(args) => status::status(admitted, &args),
         CliCommand::Tree(args) => tree::tree(admitted, &args),
         CliCommand::Stats(args) => stats::stats(admitted, &args),
@@ -90,6 +93,7 @@ pub fn carry_out(verb: CliCommand) -> ExitCode {
         CliCommand::Completions(args) => completions::completions(&args),
         CliCommand::Man(args) => man::man(&args),
         CliCommand::Mcp(args) => mcp::mcp(admitted, args.0),
+        CliCommand::Serve(args) => serve::serve(admitted, args.0),
         CliCommand::Sweep(args) => sweep::sweep(admitted, &args),
         CliCommand::Service(args) => service::service(admitted, &args),
         CliCommand::Setup(args) => setup::setup(admitted, &args),

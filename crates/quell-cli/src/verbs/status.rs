@@ -175,9 +175,13 @@ fn by(actor: Option<&Actor>) -> String {
             let process = printable(&format::process(*pid, command.as_ref()));
             format!(": SIG{signal} from {process} of user {uid}")
         }
-        Some(Actor::Client { pid, uid, command, reason }) => {
+        Some(Actor::Client { pid, uid, command, reason, through }) => {
             let reason = reason.as_ref().map(|reason| format!(": {}", printable(reason))).unwrap_or_default();
-            format!(" ({} of user {uid}{reason})", printable(&format::process(*pid, command.as_ref())))
+            let through = printable(&through.as_deref().map(format::through).unwrap_or_default());
+            format!(
+                " ({} of user {uid}{through}{reason})",
+                printable(&format::process(*pid, command.as_ref()))
+            )
         }
         Some(Actor::Owner { pid, command }) => {
             format!(" ({})", printable(&format::process(*pid, Some(command))))

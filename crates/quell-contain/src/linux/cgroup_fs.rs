@@ -11,7 +11,7 @@ use quell_core::{JobId, Limits};
 use quell_sys::fault::{FaultPoint, fault_point};
 
 /// The file system's magic number (`CGROUP2_SUPER_MAGIC`).
-const CGROUP2_MAGIC: u64 = 0x6367_7270;
+pub const CGROUP2_MAGIC: u64 = 0x6367_7270;
 const ENODEV: i32 = 19;
 const EOPNOTSUPP: i32 = 95;
 
@@ -274,7 +274,8 @@ fn process_of(thread: u32) -> Option<u32> {
     text.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()
 }
 
-fn list_members(path: &Path, found: &mut Vec<u32>) {
+/// Adds the PIDs of the members of the cgroup at `path`, including those of all cgroups below.
+pub fn list_members(path: &Path, found: &mut Vec<u32>) {
     found.extend(processes_in(path).unwrap_or_default());
     for entry in fs::read_dir(path).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {

@@ -20,6 +20,7 @@
 //! keeper_cgroup.rs       KeeperCgroup: the cgroup of all keepers
 //! stale_cgroup.rs        cgroups of jobs that are over
 //! orphaned_cgroup.rs     cgroups with processes whose job has no keeper and no record
+//! usage.rs               what a live tree uses now
 //! doctor.rs              `quell doctor`
 //! ```
 //!
@@ -45,6 +46,7 @@ mod stale_cgroup;
 mod stop;
 mod stop_engine;
 mod systemd;
+mod usage;
 mod walk;
 
 use quell_core::ProcId;
@@ -63,6 +65,7 @@ pub use recover::{Recovered, living_members, recover, why_maybe_alive};
 pub use stale_cgroup::{StaleCgroup, stale_cgroups};
 pub use stop::{KEEPER_NAME, SignalRound};
 pub use stop_engine::{Pace, StopEngine, Tree};
+pub use usage::{TreeUsage, cgroup_usage, walked_usage};
 
 /// This host can't provide what was requested.
 #[derive(Debug, thiserror::Error)]

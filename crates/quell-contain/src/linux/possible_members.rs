@@ -30,6 +30,8 @@ const STARTS_PER_SECOND: u64 = 10_000;
 const NEWER: u32 = 64;
 /// How many processes a message names.
 const NAMED: usize = 5;
+/// How long the name of a process can be.
+const LONGEST_NAME: usize = 15;
 
 /// The facts that hold for every process of a job.
 #[derive(Clone, Copy, Debug)]
@@ -393,10 +395,13 @@ fn counted(count: usize) -> String {
     if count == 1 { "1 process".into() } else { format!("{count} processes") }
 }
 
-/// The PIDs and names of the first few, for a message.
+/// The PIDs and names of the first few, for a message. The kernel cuts names, which can cut a value that is masked.
 pub(super) fn named(found: &[&Stat]) -> String {
-    let mut names: Vec<String> =
-        found.iter().take(NAMED).map(|stat| format!("{} ({})", stat.pid, stat.comm)).collect();
+    let name = |stat: &&Stat| {
+        let cut = if stat.comm.len() >= LONGEST_NAME { "…" } else { "" };
+        format!("{} ({}{cut})", stat.pid, stat.comm)
+    };
+    let mut names: Vec<String> = found.iter().take(NAMED).map(|stat| name(stat)).collect();
     if found.len() > NAMED {
         names.push("…".into());
     }

@@ -43,7 +43,8 @@ impl RecordedCgroups {
     }
 }
 
-fn is_named_for(path: &Path, id: JobId) -> bool {
+/// Whether a cgroup of job `id` would have this path's name.
+pub(super) fn is_named_for(path: &Path, id: JobId) -> bool {
     let name = path.file_name().map(|name| name.to_string_lossy());
     name.is_some_and(|name| name == Cgroup::name(id) || name == format!("{}.scope", Cgroup::name(id)))
 }

@@ -22,10 +22,15 @@ pub fn caller_of(pid: u32, mask: &Mask) -> (u32, Option<String>) {
         }
         caller = stat.ppid;
     }
-    let command = mask.apply(&quell_sys::whole_cmdline(caller).join(" "));
+    (caller, command_of(caller, mask))
+}
+
+/// The command line of a process, if it can be read.
+pub fn command_of(pid: u32, mask: &Mask) -> Option<String> {
+    let command = mask.apply(&quell_sys::whole_cmdline(pid).join(" "));
     let cut = command.char_indices().nth(LONGEST).map_or(command.len(), |(at, _)| at);
     let end = if cut < command.len() { "…" } else { "" };
-    (caller, Some(format!("{}{end}", &command[..cut])).filter(|command| !command.is_empty()))
+    Some(format!("{}{end}", &command[..cut])).filter(|command| !command.is_empty())
 }
 
 /// By its name, or by its executable if that can be read and has another name.

@@ -45,9 +45,7 @@ impl Supervisor {
         if let Some(last) = self.last_run(&receipt) {
             receipt = last;
         }
-        for member in &mut receipt.members {
-            member.command = self.job.mask.apply_to_cut(&member.command);
-        }
+        receipt.show_processes(|text| self.job.mask.apply_to_cut(text));
         if let Some(output) = &mut self.host.output {
             output.read_last(|_, _| {});
             receipt.warnings.extend(output.take_warning());

@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use quell_core::{Actor, Cause, EventKind, Phase, ProcId, Signal, StopMode, StopRequest};
+use quell_core::{Actor, AskedThrough, Cause, EventKind, Phase, ProcId, Signal, StopMode, StopRequest};
 use quell_sys::Disposition;
 use quell_sys::fault::{FaultPoint, fault_point};
 
-use super::caller::caller_of;
+use super::caller::{caller_of, command_of};
 use super::control_server::ClientRequest;
 use super::engine::Supervisor;
 use crate::control_protocol::{Answer, Call, LiveMember};
@@ -25,7 +25,7 @@ impl Supervisor {
         tracing::debug!("request {} from pid {pid}, uid {uid}", call.name());
         let waiting = self.is_waiting();
         let answer = match call {
-            Call::Stop { kill, grace, ask, reason, leftovers } => {
+            Call::Stop { kill, grace, ask, reason, leftovers, through } => {
                 let grace = grace.unwrap_or(self.job.rules.plan.grace);
                 let mode = if kill { StopMode::Kill } else { StopMode::Within(grace) };
                 self.host.control.answer(client, &Answer::Accepted);
@@ -36,7 +36,7 @@ impl Supervisor {
                     self.note_leftovers();
                     return self.stop_with(StopRequest { cause, actor, mode, ask, signal: None });
                 }
-                let actor = self.actor(pid, uid, reason);
+                let actor = self.actor(pid, uid, reason, through);
                 let cause = Cause::User;
                 return self.ask_stop_of(StopRequest { cause, actor, mode, ask, signal: None });
             }
@@ -51,7 +51,7 @@ impl Supervisor {
                     usize::from(self.run.containment.forward_signal(signal))
                 };
                 if sent > 0 {
-                    let actor = self.actor(pid, uid, None);
+                    let actor = self.actor(pid, uid, None, None);
                     self.note_signal(signal, actor.clone(), disposition);
                     self.record_event(EventKind::Signaled { signal, actor, members: sent });
                 }
@@ -96,10 +96,13 @@ impl Supervisor {
     }
 
     /// The process behind a request from `pid`.
-    fn actor(&self, pid: u32, uid: u32, reason: Option<String>) -> Actor {
+    fn actor(&self, pid: u32, uid: u32, reason: Option<String>, through: Option<AskedThrough>) -> Actor {
         let mask = &self.job.mask;
-        let (pid, command) = caller_of(pid, mask);
-        Actor::Client { pid, uid, command, reason: reason.map(|reason| mask.apply(&reason)) }
+        // A server that was called by a peer asks in the name of that, not of the process that has started it.
+        let is_server = through.as_ref().is_some_and(|through| through.peer.is_some());
+        let (pid, command) = if is_server { (pid, command_of(pid, mask)) } else { caller_of(pid, mask) };
+        let reason = reason.map(|reason| mask.apply(&reason));
+        Actor::Client { pid, uid, command, reason, through: through.map(Box::new) }
     }
 
     fn living_members(&self) -> Vec<LiveMember> {

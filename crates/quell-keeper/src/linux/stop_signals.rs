@@ -32,7 +32,7 @@ impl KeeperWatch {
             let grace = grace.unwrap_or(self.job.request.stop.grace);
             let mode = if kill { StopMode::Kill } else { StopMode::Within(grace) };
             let (pid, command) = caller_of(info.pid, &self.job.mask);
-            let actor = Actor::Client { pid, uid: info.uid, command, reason: None };
+            let actor = Actor::Client { pid, uid: info.uid, command, reason: None, through: None };
             return self.command(&FrontCommand::Stop { actor, mode, ask, signal: None });
         }
         if !STOP_SIGNALS.contains(&name.as_str()) {

@@ -176,6 +176,11 @@ impl SegmentId {
     }
 }
 
+/// The file at the end of `stream`, to which the next output goes. None if there is none yet.
+pub fn last_segment(dir: &Path, stream: Stream) -> io::Result<Option<PathBuf>> {
+    Ok(SegmentId::list(dir, stream, "log")?.last().map(|id| id.log(dir, stream)))
+}
+
 /// Adds the path to an error, which keeps its kind. A lack of descriptors is not related to the path.
 fn at(path: &Path) -> impl FnOnce(io::Error) -> io::Error {
     move |error| match quell_sys::is_out_of_descriptors(&error) {

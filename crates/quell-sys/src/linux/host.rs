@@ -8,7 +8,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use quell_core::Usage;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit, setrlimit};
 
 use super::launch::{clone3, exit, wait_for_go};
 use super::{pidns, wait};
@@ -65,6 +65,12 @@ pub fn unix_ms() -> u64 {
 pub fn ticks_per_second() -> u64 {
     // SAFETY: asks the C library for a number. rustix would ask the kernel.
     unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.try_into().unwrap_or(100)
+}
+
+/// The space that an ordinary user may still fill in the file system of `dir`, in bytes.
+pub fn free_space(dir: &std::path::Path) -> std::io::Result<u64> {
+    let found = rustix::fs::statvfs(dir)?;
+    Ok(found.f_bavail * found.f_frsize)
 }
 
 /// The size of a page of memory.
@@ -130,11 +136,25 @@ pub fn own_home() -> Option<PathBuf> {
     passwd_field(super::uid(), 5).filter(|home| home.starts_with('/')).map(PathBuf::from)
 }
 
+/// The soft limit of open files before it was raised.
+static SOFT_OPEN_FILES: OnceLock<Option<u64>> = OnceLock::new();
+
+/// Gives a child the soft limit of open files that this process had before [`raise_open_files`], if that was called.
+pub fn restore_open_files(child: u32) {
+    let (Some(Some(soft)), Some(pid)) =
+        (SOFT_OPEN_FILES.get(), i32::try_from(child).ok().and_then(Pid::from_raw))
+    else {
+        return;
+    };
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    // A child that has exited needs none.
+    let _ = prlimit(Some(pid), Resource::Nofile, Rlimit { current: Some(*soft), maximum });
+}
+
 /// Raises this process's soft limit of open files to its hard one, once. Returns the soft limit from before, if that is another
 /// one, also in a child that was forked after it: the program should get that one.
 pub fn raise_open_files() -> Option<u64> {
-    static SOFT: OnceLock<Option<u64>> = OnceLock::new();
-    *SOFT.get_or_init(|| {
+    *SOFT_OPEN_FILES.get_or_init(|| {
         let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
         let raise = || setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).is_ok();
         current.filter(|_| current != maximum && raise())

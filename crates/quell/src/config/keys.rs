@@ -150,7 +150,7 @@ impl Key {
 }
 
 /// The tables that hold settings.
-pub(crate) const SECTIONS: [&str; 5] = ["stop", "start", "test", "gc", "ready"];
+pub(crate) const SECTIONS: [&str; 6] = ["stop", "start", "test", "gc", "ready", "attention"];
 
 type Set = fn(&mut Config, &str) -> Result<(), Problem>;
 
@@ -185,6 +185,13 @@ pub(crate) const KEYS: &[Key] = &[
     key("gc.max_size", Form::Text, "8G", |c, t| put(&mut c.gc.max_size, optional(t, size))),
     key("ready.interval", Form::Text, "250ms", |c, t| put(&mut c.ready.interval, nonzero(t))),
     key("ready.timeout", Form::Text, "5s", |c, t| put(&mut c.ready.timeout, nonzero(t))),
+    key("attention.silent", Form::Text, "30m", |c, t| put(&mut c.attention.silent, optional(t, nonzero))),
+    key("attention.stop_overdue", Form::Text, "5s", |c, t| put(&mut c.attention.stop_overdue, duration(t))),
+    key("attention.restarts", Form::Count, "3", |c, t| put(&mut c.attention.restarts, optional(t, count))),
+    key("attention.restart_within", Form::Text, "10m", |c, t| {
+        put(&mut c.attention.restart_within, nonzero(t))
+    }),
+    key("attention.killed_for", Form::Text, "10m", |c, t| put(&mut c.attention.killed_for, duration(t))),
 ];
 
 const RESTART: [(&str, RestartPolicy); 3] =
@@ -291,6 +298,7 @@ mod tests {
         assert_eq!(config.stop, quell_core::StopPlan::default());
         assert_eq!(config.start.restart, quell_core::RestartRules::default());
         assert_eq!(config.start.max_log, quell_core::MAX_LOG);
+        assert_eq!(config.attention, crate::AttentionRules::default());
         assert_eq!((config.ready.interval, config.ready.timeout), (ready.interval, ready.timeout));
     }
 

@@ -20,7 +20,7 @@ use std::time::Duration;
 use quell_core::{Contain, Hook, JobRequest, Mask, OnOwnerExit, RestartRules, StopPlan, Until};
 use quell_guard::Policy;
 
-use crate::GcRules;
+use crate::{AttentionRules, GcRules};
 
 pub use load::Loaded;
 pub use origin::{ConfigFile, FileLine, Layer, SettingOrigin, Sourced};
@@ -38,6 +38,8 @@ pub struct Config {
     pub gc: GcConfig,
     /// How readiness is checked.
     pub ready: ReadyConfig,
+    /// Which jobs need attention.
+    pub attention: AttentionRules,
     /// Hooks: the user's first, then those of a trusted project. All paths are absolute.
     pub hooks: Vec<Hook>,
     /// The policy.
@@ -57,6 +59,7 @@ impl Config {
             test: TestConfig::default(),
             gc: GcConfig::default(),
             ready: ReadyConfig::default(),
+            attention: AttentionRules::default(),
             hooks: Vec::new(),
             guard,
             trusted: Vec::new(),

@@ -56,19 +56,25 @@ impl Filter {
             sql += " AND ended >= ?";
             values.push(ms_of(since).into());
         }
+        if let Some(before) = self.before {
+            sql += " AND (ended, id) < (SELECT ended, id FROM jobs WHERE id = ?)";
+            values.push(before.to_string().into());
+        }
         WhereClause { sql, values }
     }
 
     /// Whether all jobs are selected.
     fn is_all(&self) -> bool {
-        let Self { states, tags, session, name, since, .. } = self;
-        states.is_empty() && tags.is_empty() && session.is_none() && name.is_none() && since.is_none()
+        let Self { states, tags, session, name, since, before, .. } = self;
+        let is_any = session.is_none() && name.is_none() && since.is_none() && before.is_none();
+        is_any && states.is_empty() && tags.is_empty()
     }
 
     /// Where the ids and ends of these jobs are found, and under which condition: among the labels alone if nothing else is
     /// asked for, where those of one label are in order.
     fn ends(&self) -> (&'static str, WhereClause) {
-        let plain = self.states.is_empty() && self.session.is_none() && self.name.is_none();
+        let plain =
+            self.states.is_empty() && self.session.is_none() && self.name.is_none() && self.before.is_none();
         match self.tags.as_slice() {
             [tag] if plain => {
                 let mut values = Vec::new();

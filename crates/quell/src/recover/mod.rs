@@ -20,7 +20,7 @@ use case::without_root;
 pub(crate) use case::{LostJob, RecoveryCase};
 use hooks_of_lost_jobs::notify_hooks;
 use record::{LostEnd, put_on_record};
-pub(crate) use record::{mask_of, masked_command};
+pub(crate) use record::{mask_of, masked_text};
 
 /// How much longer than the verification of the stop to wait for another quell that is finishing it.
 const OTHERS_PATIENCE: Duration = Duration::from_secs(5);

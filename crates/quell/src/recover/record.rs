@@ -120,7 +120,10 @@ impl LostEnd {
             run: lost.record.as_ref().map_or(1, |record| record.run),
             warnings,
         };
-        mask_members(&mut receipt, spec, job);
+        if let Some(spec) = spec {
+            let mask = mask_of(job, spec);
+            receipt.show_processes(|text| masked_text(&mask, text));
+        }
         match state {
             _ if receipt.cause == Cause::HostReboot => {}
             Some(RecordedState::Stopping { .. } | RecordedState::Ended { .. }) if !waited => {
@@ -140,18 +143,9 @@ impl LostEnd {
     }
 }
 
-/// Masks the command lines of members, which were read from /proc just now.
-fn mask_members(receipt: &mut Receipt, spec: Option<&JobSpec>, job: &JobDir) {
-    let Some(spec) = spec else { return };
-    let mask = mask_of(job, spec);
-    for member in &mut receipt.members {
-        member.command = masked_command(&mask, &member.command);
-    }
-}
-
-/// A command line that may be cut, as it may be shown. If the values to mask are not known, nothing of it is shown.
-pub(crate) fn masked_command(mask: &io::Result<Mask>, command: &str) -> String {
-    mask.as_ref().map_or_else(|_| "***".into(), |mask| mask.apply_to_cut(command))
+/// A text that names processes and may be cut, as it may be shown. If the values to mask are not known, nothing of it is shown.
+pub(crate) fn masked_text(mask: &io::Result<Mask>, text: &str) -> String {
+    mask.as_ref().map_or_else(|_| "***".into(), |mask| mask.apply_to_cut(text))
 }
 
 /// What is masked of a job; an error if the values are not known.
