@@ -98,7 +98,8 @@ fn authenticate(state: &State, route: &Route, parts: &Parts) -> Result<Caller, H
             let Who::Role(_) = route.who else {
                 return Ok(Caller { role: TokenRole::Metrics, token: None, peer });
             };
-            let (name, role) = find_token(state, &parts.headers).ok_or_else(|| deny(state))?;
+            let (name, role) =
+                find_token(state, &parts.headers).ok_or_else(|| deny(state, &parts.headers))?;
             Caller { role, token: Some(name), peer }
         }
     };
@@ -127,9 +128,10 @@ fn find_token(state: &State, headers: &HeaderMap) -> Option<(String, TokenRole)>
     on_disk.or_else(|| state.sessions.find(token))
 }
 
-fn deny(state: &State) -> HttpFailure {
+/// The refusal of a request without a token that is known. One without any is no attempt to guess it.
+fn deny(state: &State, headers: &HeaderMap) -> HttpFailure {
     state.counts.denied.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-    if state.sessions.is_too_often_wrong() {
+    if headers.contains_key(AUTHORIZATION) && state.sessions.is_too_often_wrong() {
         let hint = "wait a second; requests with a right token go on";
         return HttpFailure::new(429, "too_many_attempts", "too many wrong tokens", hint).retryable();
     }

@@ -3,7 +3,7 @@
 use quell::binary::responses as answers;
 use quell::schema::Failed;
 use schemars::generate::SchemaSettings;
-use schemars::{JsonSchema, Schema, SchemaGenerator};
+use schemars::{Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 use crate::api::{control, group, host, jobs, server, start, stop, waits};
@@ -16,11 +16,6 @@ use crate::vitals::Snapshot;
 
 /// Where the types are in the document.
 const TYPES: &str = "/components/schemas";
-
-/// A body that has no fields.
-#[derive(JsonSchema)]
-#[schemars(deny_unknown_fields)]
-pub struct Nothing {}
 
 /// The document, as pretty JSON with a final newline.
 pub fn document() -> String {
@@ -205,7 +200,7 @@ fn body(name: &str, read: &mut SchemaGenerator) -> Schema {
         "DryRunBody" => read.subschema_for::<control::DryRunBody>(),
         "CheckBody" => read.subschema_for::<host::CheckBody>(),
         "LoginBody" => read.subschema_for::<server::LoginBody>(),
-        "Nothing" => read.subschema_for::<Nothing>(),
+        "LoginCodeBody" => read.subschema_for::<server::LoginCodeBody>(),
         other => unreachable!("the body {other} has no schema"),
     }
 }

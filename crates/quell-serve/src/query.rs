@@ -42,7 +42,7 @@ pub enum ParamKind {
     Count(u64),
     /// A whole number of `ms` or `s`, up to so many seconds.
     Wait(u64),
-    /// A time such as 2026-01-31T12:00:00Z, or a duration until now.
+    /// A time such as 2026-01-31T12:00:00Z, or a duration until now with its unit.
     Time,
     /// A position in the output, such as `o1234e56`.
     Cursor,
@@ -100,6 +100,11 @@ fn wait(text: &str) -> Option<Duration> {
 }
 
 fn time(text: &str) -> Result<Timestamp, String> {
+    if text.parse::<f64>().is_ok() {
+        return Err(
+            "expected a duration with its unit, such as 10m, or a time such as 2026-01-31T12:00:00Z".into()
+        );
+    }
     quell::parse_since(text).map_err(|error| error.to_string())
 }
 
@@ -207,6 +212,7 @@ mod tests {
         Param { name: "limit", kind: ParamKind::Count(500), about: "" },
         Param { name: "job", kind: ParamKind::Jobs, about: "" },
         Param { name: "for", kind: ParamKind::Wait(50), about: "" },
+        Param { name: "since", kind: ParamKind::Time, about: "" },
     ];
 
     fn read(pairs: &[(&str, &str)]) -> Result<Query, String> {
@@ -219,6 +225,7 @@ mod tests {
         let query = read(&[("limit", "7"), ("job", "a"), ("job", "b"), ("for", "1500ms")]).unwrap();
         assert_eq!((query.count("limit"), query.texts("job").len()), (Some(7), 2));
         assert_eq!(query.wait("for"), Some(Duration::from_millis(1500)));
+        assert!(read(&[("since", "10m")]).unwrap().time("since").is_some());
         for bad in [
             &[("limti", "7")][..],
             &[("limit", "501")],
@@ -232,6 +239,8 @@ mod tests {
             &[("for", "1.5s")],
             &[("for", "01s")],
             &[("job", "a\0")],
+            &[("since", "0.5")],
+            &[("since", "yesterday")],
         ] {
             assert!(read(bad).is_err(), "{bad:?}");
         }

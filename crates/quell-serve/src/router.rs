@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use axum::http::{Method, Request, Response};
+use axum::http::{Request, Response};
 use axum::middleware::{self, Next};
 use axum::routing::{MethodFilter, MethodRouter};
 
@@ -65,17 +65,8 @@ pub fn router(state: &Arc<State>) -> Router {
 /// What comes before all rows: is the request for this server at all? And what comes after them: the headers of every answer.
 async fn check(state: Arc<State>, request: Request<Body>, next: Next) -> Response<Body> {
     let is_tcp = matches!(request.extensions().get::<Peer>(), Some(Peer::Tcp(_)));
-    let is_options = request.method() == Method::OPTIONS;
     let checked = if is_tcp { gate::check(&state.hosts, &request) } else { Ok(()) };
     let mut response = match checked {
-        Ok(()) if is_options => HttpFailure::new(
-            405,
-            "method_not_allowed",
-            "OPTIONS is not answered",
-            "pages of other sites are not let in",
-        )
-        .allowing("GET, POST, DELETE")
-        .respond("serve"),
         Ok(()) => next.run(request).await,
         Err(failure) => failure.respond("serve"),
     };

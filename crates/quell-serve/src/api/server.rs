@@ -82,6 +82,12 @@ pub async fn server(call: HttpCall) -> Reply {
     Ok(success(200, call.route.kind, &answer))
 }
 
+/// A request for a login address: it has no fields.
+#[derive(Debug, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct LoginCodeBody {}
+
 /// A code from a login address.
 #[derive(Debug, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -131,6 +137,7 @@ pub struct LoginCodeAnswer {
 }
 
 pub async fn login_code(call: HttpCall) -> Reply {
+    let LoginCodeBody {} = call.json()?;
     let Some(url) = &call.state.url else {
         let why = "the server listens on its socket only";
         return Err(HttpFailure::new(409, "wrong_state", why, "start it without --no-tcp"));

@@ -52,7 +52,7 @@ pub static ROUTES: &[Route] = &[
         method: Verbs::Post,
         path: "/v1/login/code",
         who: ADMIN,
-        body: BodyKind::Json("Nothing"),
+        body: BodyKind::Json("LoginCodeBody"),
         kind: "login",
         answers: &[(200, "LoginCodeAnswer")],
         errors: &[409],
