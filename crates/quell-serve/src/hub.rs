@@ -158,6 +158,10 @@ impl Hub {
         self.quell.home()
     }
 
+    pub fn quell(&self) -> &Quell {
+        &self.quell
+    }
+
     /// The number of the last event, as it changes.
     pub fn last(&self) -> watch::Receiver<u64> {
         self.last.subscribe()

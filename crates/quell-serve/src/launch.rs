@@ -21,7 +21,6 @@ use crate::listen::{Connections, Listeners};
 use crate::metrics::Metrics;
 use crate::state::State;
 use crate::tokens::Tokens;
-use crate::vitals::SharedVitals;
 use crate::{ServeOptions, answer, router};
 
 /// How much the kernel holds for a client that does not read. A log is read again from disk, so it need not be much.
@@ -139,13 +138,12 @@ fn state(
     let through = AskedThrough::new("serve");
     let quell = quell::binary::open_for_server(home.clone(), PROGRAM, None, through)?;
     let metrics = Metrics::open(&quell, files.counters())?;
-    let vitals = SharedVitals::new(&quell);
     let hub = Hub::begin(quell)?;
     let tokens = Tokens::open(files)?;
     let hosts = Hosts::new(bound.map(|bound| bound.port()), &options.allow_hosts);
     let epoch = quell::binary::new_job_id()
         .ok_or_else(|| Error::Keeper("the kernel has no random numbers".into()))?;
-    Ok(Arc::new(State::new(home, epoch, hosts, hub, tokens, metrics, vitals, url)))
+    Ok(Arc::new(State::new(home, epoch, hosts, hub, tokens, metrics, url)))
 }
 
 fn listen(address: IpAddr, port: u16) -> Result<TcpListener> {

@@ -67,7 +67,6 @@ impl State {
         hub: Arc<Hub>,
         tokens: Tokens,
         metrics: Metrics,
-        vitals: SharedVitals,
         url: Option<String>,
     ) -> Self {
         Self {
@@ -75,13 +74,13 @@ impl State {
             epoch,
             started: quell::binary::now(),
             hosts,
+            vitals: SharedVitals::new(hub.quell()),
             hub,
             pools: Pools::new(),
             readings: Readings::default(),
             tokens,
             sessions: Sessions::default(),
             metrics,
-            vitals,
             url,
             ending: watch::Sender::new(false),
             streams: Mutex::default(),

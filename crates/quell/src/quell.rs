@@ -129,7 +129,7 @@ impl Quell {
         self.permit_because(verb, target, None)
     }
 
-    /// Whether the policy allows a verb that reads. Nothing is logged: it is asked often, and nobody has asked for the verb itself.
+    /// Whether the policy allows a verb that reads. Nothing is logged: it is asked often, and no caller has asked for the verb itself.
     pub(crate) fn may_read(&self, verb: Verb) -> bool {
         let policy =
             || Config::load_here().map_or_else(|_| Config::refusals_here(), |loaded| loaded.config.guard);

@@ -49,7 +49,7 @@ fn a_stream_goes_on_after_the_last_event_that_was_read() {
     let first = env.start().args(["--name", "first"]).command(["sleep", &env.oracle.nap()]).begin();
     let seen = stream.until("job", |row| row["id"] == first.id.as_str());
     drop(stream);
-    // What happens while nobody reads is sent to the one who comes back.
+    // What happens meanwhile is sent to a client that comes back.
     let second = env.start().args(["--name", "second"]).command(["sleep", &env.oracle.nap()]).begin();
     let row = |server: &Server| server.get("/v1/jobs/second").json()["data"]["job"]["state"] == "running";
     assert!(quell_tests::eventually(PATIENCE, || row(&server)));

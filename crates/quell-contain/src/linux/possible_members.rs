@@ -401,7 +401,7 @@ pub(super) fn named(found: &[&Stat]) -> String {
         let cut = if stat.comm.len() >= LONGEST_NAME { "…" } else { "" };
         format!("{} ({}{cut})", stat.pid, stat.comm)
     };
-    let mut names: Vec<String> = found.iter().take(NAMED).map(|stat| name(stat)).collect();
+    let mut names: Vec<String> = found.iter().take(NAMED).map(name).collect();
     if found.len() > NAMED {
         names.push("…".into());
     }

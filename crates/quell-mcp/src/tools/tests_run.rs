@@ -41,7 +41,7 @@ struct TestArguments {
 
 /// What happens to a run on its own thread.
 enum Event {
-    Started(Job),
+    Started(Box<Job>),
     Done(Box<quell::Result<TestAnswer>>),
 }
 
@@ -87,7 +87,7 @@ pub fn run_tests(call: &ToolCall) -> Result<Outcome, ToolFailure> {
         let _slot = slot;
         let started = send.clone();
         let result = quell_test::run_tests(&quell, &guard, &plan, |job| {
-            drop(started.send(Event::Started(job.clone())))
+            drop(started.send(Event::Started(Box::new(job.clone()))))
         });
         if let Ok(answer) = &result
             && let Some(id) = answer.job
@@ -100,7 +100,7 @@ pub fn run_tests(call: &ToolCall) -> Result<Outcome, ToolFailure> {
     spawned.map_err(|error| ToolFailure::new("busy", format!("can't start a thread: {error}"), ""))?;
     let gone = |_| ToolFailure::new("internal", "the test run ended without a result", "");
     let job = match events.recv().map_err(gone)? {
-        Event::Started(job) => job,
+        Event::Started(job) => *job,
         Event::Done(result) => return finish((*result)?, None, note),
     };
     call.is_to_report(&job);
