@@ -54,9 +54,6 @@ pub use role::TokenRole;
 pub use running::{login_url, status};
 pub use tokens::add_token;
 
-/// The port of `quell serve` if none is given.
-pub const DEFAULT_PORT: u16 = 7835;
-
 /// How the server is set up.
 #[derive(Clone, Debug)]
 pub struct ServeOptions {

@@ -32,7 +32,7 @@ Examples:
 #[command(after_help = SERVE_HELP)]
 pub struct ServeArgs {
     /// Port on 127.0.0.1; 0 takes a free one
-    #[arg(long, value_name = "PORT", default_value_t = quell_serve::DEFAULT_PORT)]
+    #[arg(long, value_name = "PORT", default_value_t = 7835)]
     pub port: u16,
     /// Address to listen on; only loopback addresses are allowed
     #[arg(long, value_name = "ADDRESS", conflicts_with = "no_tcp")]
