@@ -150,8 +150,7 @@ const Conn = () => html`<${Tick} every=${500}>${() => {
 }}<//>`;
 
 function Banner({ job }) {
-  const full = live.server?.problem;
-  if (!isLost()) return full ? html`<div class="banner bad" role="alert"><${Icon} id="alive" /><span class="grow">${full}</span></div>` : null;
+  if (!isLost()) return null;
   const first = job ?? [...live.jobs.values()].find((one) => one.state !== "ended");
   return html`<div class="banner" role="alert"><${Icon} id="off" /><div class="grow"><${Tick}>${() => html`<span><b>No connection to quell serve for ${duration((Date.now() - live.conn.since) / 1000)}.</b> Your jobs run on without it. What you see is from ${clock(live.heard ?? live.conn.since)}, and Stop here would not be heard.</span>`}<//>
 <div class="cmds">${first && html`<span class="soft">Stop one job</span><${Command} text=${stopCommand(first)} />`}${first?.session && html`<span class="soft">Stop a session</span><${Command} text=${`quell stop --session ${first.session}`} />`}<span class="soft">Bring this page back</span><${Command} text="quell serve" /></div></div>

@@ -33,9 +33,9 @@ mod linux {
     #[cfg(feature = "faults")]
     pub use quell_sys::fault::names as fault_names;
     pub use quell_sys::{
-        OpenMode, Polled, SignalFd, Stat, columns, create_private, free_space, ignore, ignored_at_start,
-        is_out_of_descriptors, open_files_allowed, open_private, page_size, poll_until, raise_open_files,
-        random_u128, read_private, stat, stop_self, thread, ticks_per_second, uid, unblock,
+        OpenMode, Polled, SignalFd, Stat, columns, create_private, free_space, host_name, ignore,
+        ignored_at_start, is_out_of_descriptors, open_files_allowed, open_private, page_size, poll_until,
+        raise_open_files, random_u128, read_private, stat, stop_self, thread, ticks_per_second, uid, unblock,
     };
 
     pub use crate::admit::{AccessRequest, permit};

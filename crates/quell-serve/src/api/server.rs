@@ -52,6 +52,10 @@ pub struct ServerAnswer {
     pub version: &'static str,
     /// This run of it: the ids of events begin with it.
     pub epoch: JobId,
+    /// The name of this host.
+    pub host: String,
+    /// How many cores this process may use.
+    pub cores: usize,
     /// The directory with the records.
     pub home: String,
     /// When it was started.
@@ -72,6 +76,8 @@ pub async fn server(call: HttpCall) -> Reply {
     let answer = ServerAnswer {
         version: env!("CARGO_PKG_VERSION"),
         epoch: state.epoch,
+        host: quell::binary::host_name(),
+        cores: std::thread::available_parallelism().map_or(1, usize::from),
         home: state.home.dir().to_string_lossy().into_owned(),
         started: state.started,
         now: quell::binary::now(),

@@ -114,6 +114,11 @@ pub fn kernel_release() -> String {
     rustix::system::uname().release().to_string_lossy().into_owned()
 }
 
+/// The name of this host.
+pub fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
 fn passwd_field(uid: u32, field: usize) -> Option<String> {
     let passwd = super::read_text("/etc/passwd".as_ref()).ok()?;
     let line = passwd.lines().find(|line| line.split(':').nth(2).is_some_and(|id| id.parse() == Ok(uid)))?;

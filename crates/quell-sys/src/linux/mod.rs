@@ -24,9 +24,10 @@ pub use files::{
     read_text,
 };
 pub use host::{
-    Polled, UserNamespaces, boot_id, check_open_files, collected_ticks, free_space, is_user, kernel_release,
-    open_files_allowed, own_home, page_size, poll_until, raise_open_files, random_u128, restore_open_files,
-    rusage_children, seconds_since, ticks_per_second, ticks_since_boot, unix_ms, user_name, user_namespaces,
+    Polled, UserNamespaces, boot_id, check_open_files, collected_ticks, free_space, host_name, is_user,
+    kernel_release, open_files_allowed, own_home, page_size, poll_until, raise_open_files, random_u128,
+    restore_open_files, rusage_children, seconds_since, ticks_per_second, ticks_since_boot, unix_ms,
+    user_name, user_namespaces,
 };
 pub use launch::{
     ChildRules, ChildStdio, Launch, LaunchError, Launched, Program, Stage, launch, read_status,
