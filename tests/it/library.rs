@@ -254,12 +254,12 @@ fn a_watch_over_all_jobs_can_be_interrupted_and_misses_nothing() {
         assert!(!events.is_empty(), "only {seen:?} in time");
         assert!(events.iter().all(|event| event.job == job.id()));
         seen.extend(events.iter().map(|event| match event.what {
-            quell::EventKind::Created => "created",
+            quell::EventKind::Started { .. } => "started",
             quell::EventKind::Ended { .. } => "ended",
             _ => "other",
         }));
     }
-    assert_eq!(seen[0], "created", "{seen:?}");
+    assert_eq!(seen[0], "started", "{seen:?}");
 }
 
 #[test]

@@ -55,7 +55,7 @@ fn the_table_fits_into_80_columns() {
     let done = show(&env).env("QUELL_CONFIG", &file).finish();
     let table: Vec<&str> = done.stdout.lines().take_while(|line| !line.is_empty()).collect();
     let widest = table.iter().map(|line| line.chars().count()).max();
-    assert_eq!((table.len(), widest), (24, Some(80)), "{}", done.stdout);
+    assert_eq!((table.len(), widest), (29, Some(80)), "{}", done.stdout);
     assert!(row(&done.stdout, "stop.grace")[2].ends_with("e/own.toml:2"), "{}", done.stdout);
     assert!(done.stdout.contains(&format!("user file: {}\n", file.display())), "{}", done.stdout);
 }

@@ -157,11 +157,11 @@ impl Reader<'_> {
             "hooks" if !matches!(value, DeValue::Array(_)) => {
                 Some(Problem::new("`hooks` must be a list of tables", "write [[hooks]], with two brackets"))
             }
-            _ if TABLES.contains(&key) && !is_table => Some(Problem::new(
+            _ if tables().any(|table| table == key) && !is_table => Some(Problem::new(
                 format!("`{key}` must be a table"),
                 format!("write [{key}] in a line of its own"),
             )),
-            _ if known().any(|known| known == key) || TABLES.contains(&key) => None,
+            _ if known().chain(tables()).any(|known| known == key) => None,
             _ => Some(unknown(key, is_table)),
         }
     }
@@ -202,8 +202,9 @@ impl Reader<'_> {
 }
 
 /// All tables with known keys.
-const TABLES: [&str; 10] =
-    ["stop", "start", "test", "gc", "ready", "guard", "guard.kill", "guard.service", "guard.test", "trust"];
+fn tables() -> impl Iterator<Item = &'static str> + Clone {
+    SECTIONS.into_iter().chain(["guard", "guard.kill", "guard.service", "guard.test", "trust"])
+}
 
 /// All keys with their tables.
 fn known() -> impl Iterator<Item = &'static str> + Clone {
@@ -226,7 +227,7 @@ fn unknown(key: &str, is_table: bool) -> Problem {
             }
         };
     }
-    let here = known().chain(TABLES).filter_map(|known| known.strip_prefix(table)?.strip_prefix('.'));
+    let here = known().chain(tables()).filter_map(|known| known.strip_prefix(table)?.strip_prefix('.'));
     let here: Vec<&str> = here.filter(|name| !name.contains('.')).collect();
     let hint = match (suggest::nearest(name, here.iter().copied()), owner) {
         (None, Some(owner)) => format!("it belongs into [{owner}]"),

@@ -38,7 +38,7 @@ fn an_unknown_key_is_told_with_its_line_and_the_nearest_one() {
 #[test]
 fn an_unknown_table_is_told_with_its_line_and_the_nearest_one() {
     is_told("[stop]\n[strat]\n", 2, "unknown table `strat`", "did you mean `start`?");
-    let all = "known tables: stop, start, test, gc, ready, guard, hooks, trust";
+    let all = "known tables: stop, start, test, gc, ready, attention, guard, hooks, trust";
     is_told("# x\n\n[limits]\nmemory = 1\n", 3, "unknown table `limits`", all);
     is_told("colour = true\n", 1, "unknown key `colour`", all);
     is_told("stop = 1\n", 1, "`stop` must be a table", "write [stop] in a line of its own");

@@ -14,7 +14,7 @@ fn without_files_and_variables_everything_is_the_default() {
     let loaded = dirs.load(&[]).unwrap();
     assert_eq!(loaded.config, Config::default());
     assert!(loaded.values.iter().all(|sourced| sourced.source == SettingOrigin::Default));
-    assert_eq!(loaded.values.len(), 22);
+    assert_eq!(loaded.values.len(), 27);
     assert!(loaded.files.is_empty() && loaded.warnings.is_empty());
     assert_eq!(shown(&loaded, "gc.max_age"), ("30d".into(), "default".into()));
 }
