@@ -145,7 +145,8 @@ impl<'l> Quell<'l> {
         words
     }
 
-    fn to_command(&self) -> Command {
+    /// The command with its environment, for a test that starts it in a way of its own.
+    pub fn to_command(&self) -> Command {
         let words = self.words();
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).current_dir(self.test_env.dir());

@@ -5,5 +5,6 @@ mod client;
 mod leases;
 mod output;
 mod protocol;
+mod rmcp_client;
 mod rough_input;
 mod waits;
