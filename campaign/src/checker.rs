@@ -358,7 +358,8 @@ fn everything_can_be_removed(scenario: &Scenario) {
         let Some(stop) = scenario.ask("stop", &[name, "--now"]) else { return };
         let stopped = stop.code() == Some(0) || stop.code() == Some(5) && is_foreign(&stop.stdout);
         if again.code() != Some(0) || !stopped {
-            scenario.violation("P6", format!("the name {name} is lost: {} {}", again.stderr, stop.stderr));
+            let said = |reply: &Finished| format!("{:?} {} {}", reply.code(), reply.stdout, reply.stderr);
+            scenario.violation("P6", format!("the name {name} is lost: {}; {}", said(&again), said(&stop)));
         }
     }
     if !scenario.env.oracle.survivors_after(PATIENCE).is_empty() {

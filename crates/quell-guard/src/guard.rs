@@ -111,7 +111,8 @@ impl Guard {
     /// Allows or refuses a verb without a home: nothing is logged.
     pub fn permit_without_log(policy: &Policy, verb: Verb) -> Result<Permit> {
         let decision = decide_verb(policy, verb).ok().map_err(Error::Refused)?;
-        Ok(Permit { verb, decision, guard: None, warnings: Vec::new() })
+        let shows_output = shows_output(policy, verb);
+        Ok(Permit { verb, decision, guard: None, warnings: Vec::new(), shows_output })
     }
 
     /// Allows the stop of a lost job to be finished if `by` is allowed. The result is logged as a sweep.
@@ -142,7 +143,8 @@ impl Guard {
 
     fn grant(&self, verb: Verb, decision: Decision) -> Result<Permit> {
         let decision = decision.ok().map_err(Error::Refused)?;
-        Ok(Permit { verb, decision, guard: Some(self.clone()), warnings: Vec::new() })
+        let shows_output = shows_output(&self.policy, verb);
+        Ok(Permit { verb, decision, guard: Some(self.clone()), warnings: Vec::new(), shows_output })
     }
 
     /// Logs a refusal and returns it as an error.
@@ -203,11 +205,23 @@ pub struct Permit {
     /// Logs the result; none if there is no log.
     guard: Option<Guard>,
     warnings: Vec<String>,
+    shows_output: bool,
+}
+
+/// Whether an answer to the verb may have output of jobs in it. What a job has written is more than facts about it: a verb that looks
+/// shows it only if the policy allows `logs` too.
+fn shows_output(policy: &Policy, verb: Verb) -> bool {
+    verb.effect() != Effect::Read || decide_verb(policy, Verb::Logs).allowed
 }
 
 impl Permit {
     pub fn verb(&self) -> Verb {
         self.verb
+    }
+
+    /// Whether `verb` needs no permit of its own beside this one.
+    pub fn covers(&self, verb: Verb) -> bool {
+        self.verb == verb || (verb.effect() == Effect::Read && (verb != Verb::Logs || self.shows_output))
     }
 
     pub fn decision(&self) -> &Decision {

@@ -20,6 +20,7 @@ use crate::answer::{HttpFailure, success};
 use crate::pools;
 use crate::query::Query;
 use crate::route::{BodyKind, Pool, Route, Who};
+use crate::sessions::Origin;
 use crate::state::{Caller, Peer, State};
 
 /// How long a body may take to arrive.
@@ -93,14 +94,14 @@ fn authenticate(state: &State, route: &Route, parts: &Parts) -> Result<Caller, H
     let peer = parts.extensions.get::<Peer>().cloned();
     let peer = peer.ok_or_else(|| HttpFailure::internal("the connection has no peer"))?;
     let caller = match &peer {
-        Peer::Socket { .. } => Caller { role: TokenRole::Admin, token: None, peer },
+        Peer::Socket { .. } => Caller { role: TokenRole::Admin, token: None, origin: None, peer },
         Peer::Tcp(_) => {
             let Who::Role(_) = route.who else {
-                return Ok(Caller { role: TokenRole::Metrics, token: None, peer });
+                return Ok(Caller { role: TokenRole::Metrics, token: None, origin: None, peer });
             };
-            let (name, role) =
+            let (name, role, origin) =
                 find_token(state, &parts.headers).ok_or_else(|| deny(state, &parts.headers))?;
-            Caller { role, token: Some(name), peer }
+            Caller { role, token: Some(name), origin: Some(origin), peer }
         }
     };
     match route.who {
@@ -117,15 +118,14 @@ fn authenticate(state: &State, route: &Route, parts: &Parts) -> Result<Caller, H
     }
 }
 
-fn find_token(state: &State, headers: &HeaderMap) -> Option<(String, TokenRole)> {
+fn find_token(state: &State, headers: &HeaderMap) -> Option<(String, TokenRole, Origin)> {
     let mut given = headers.get_all(AUTHORIZATION).iter();
     let (text, None) = (given.next()?.to_str().ok()?, given.next()) else { return None };
     let (scheme, token) = text.split_once(' ')?;
     if !scheme.eq_ignore_ascii_case("bearer") {
         return None;
     }
-    let on_disk = state.tokens.find(token).map(|token| (token.name, token.role));
-    on_disk.or_else(|| state.sessions.find(token))
+    state.find_token(token)
 }
 
 /// The refusal of a request without a token that is known. One without any is no attempt to guess it.

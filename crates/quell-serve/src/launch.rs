@@ -21,7 +21,7 @@ use crate::listen::{Connections, Listeners};
 use crate::metrics::Metrics;
 use crate::state::State;
 use crate::tokens::Tokens;
-use crate::{ServeOptions, answer, router};
+use crate::{BROWSER, ServeOptions, answer, router};
 
 /// How much the kernel holds for a client that does not read. A log is read again from disk, so it need not be much.
 const SEND_BUFFER: u32 = 64 * 1024;
@@ -170,7 +170,7 @@ fn listen_at_socket(files: &Files) -> Result<UnixListener> {
 
 /// Opens a browser at a file that sends it to the login address: other users can read the arguments of a program, but not the file.
 fn open(options: &ServeOptions, files: &Files, state: &Arc<State>, url: &str) -> Result<()> {
-    let target = format!("{url}/#code={}", state.sessions.code()?);
+    let target = format!("{url}/#code={}", state.login_code(None)?);
     let path = files.redirect();
     files::write(
         &path,
@@ -178,7 +178,7 @@ fn open(options: &ServeOptions, files: &Files, state: &Arc<State>, url: &str) ->
             "<!doctype html><meta charset=utf-8><title>quell</title><meta http-equiv=refresh content=\"0;url={target}\">\n"
         ),
     )?;
-    let opened = Command::new("xdg-open")
+    let opened = Command::new(BROWSER)
         .arg(&path)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -189,7 +189,7 @@ fn open(options: &ServeOptions, files: &Files, state: &Arc<State>, url: &str) ->
         Err(error) => {
             let path = path.display();
             (options.tell)(&format!(
-                "quell: can't run xdg-open ({error}): open {path} in a browser, within a minute\n"
+                "quell: can't run {BROWSER} ({error}): open {path} in a browser, within a minute\n"
             ));
         }
     }

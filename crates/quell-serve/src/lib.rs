@@ -54,6 +54,9 @@ pub use role::TokenRole;
 pub use running::{login_url, status};
 pub use tokens::add_token;
 
+/// The program that opens a file in the user's browser.
+pub const BROWSER: &str = "xdg-open";
+
 /// How the server is set up.
 #[derive(Clone, Debug)]
 pub struct ServeOptions {

@@ -5,23 +5,59 @@ use std::time::{Duration, Instant};
 
 use quell::Result;
 
-use crate::TokenRole;
 use crate::tokens::{is_same, secret};
 
 /// How long a code works.
 const CODE_LIFE: Duration = Duration::from_secs(60);
 /// How long a session lasts.
-pub const SESSION_LIFE: Duration = Duration::from_secs(12 * 3600);
+const SESSION_LIFE: Duration = Duration::from_secs(12 * 3600);
 /// How many codes and sessions there are at most. The oldest one goes.
 const MOST: usize = 256;
 /// How many wrong tokens or codes are looked at in a second.
 const WRONG_A_SECOND: u32 = 10;
 
-#[derive(Debug)]
+/// What a login hangs on: it is over when this token is, and at the end of the session that it was made in, if there is one.
+#[derive(Clone)]
+pub struct Origin {
+    /// The token on disk.
+    pub token: String,
+    until: Option<Instant>,
+}
+
+impl Origin {
+    /// A token on disk itself.
+    pub fn token(token: String) -> Self {
+        Self { token, until: None }
+    }
+
+    /// Whether its session has ended.
+    pub fn is_over(&self) -> bool {
+        self.until.is_some_and(|until| until <= Instant::now())
+    }
+
+    /// How long a session lasts that begins now.
+    pub fn left(&self) -> Duration {
+        self.until.map_or(SESSION_LIFE, |until| until.saturating_duration_since(Instant::now()))
+    }
+}
+
+impl std::fmt::Debug for Origin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Origin").field("until", &self.until).finish_non_exhaustive()
+    }
+}
+
 struct Entry {
     secret: String,
     until: Instant,
     name: String,
+    origin: Origin,
+}
+
+impl std::fmt::Debug for Entry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Entry").field("name", &self.name).field("until", &self.until).finish_non_exhaustive()
+    }
 }
 
 /// The codes and sessions of one server.
@@ -34,33 +70,33 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    /// A new code.
-    pub fn code(&self) -> Result<String> {
+    /// A new code, by the caller that `origin` stands for.
+    pub fn code(&self, origin: Origin) -> Result<String> {
         let code = secret()?;
-        push(
-            &self.codes,
-            Entry { secret: code.clone(), until: Instant::now() + CODE_LIFE, name: String::new() },
-        );
+        let until = Instant::now() + CODE_LIFE;
+        push(&self.codes, Entry { secret: code.clone(), until, name: String::new(), origin });
         Ok(code)
     }
 
-    /// The session token for a code, which works no more. None if it never did.
-    pub fn exchange(&self, code: &str) -> Result<Option<String>> {
+    /// The session token for a code, which works no more, and what it hangs on. None if it never did.
+    pub fn exchange(&self, code: &str) -> Result<Option<(String, Origin)>> {
         let mut codes = self.codes.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(at) = find(&codes, code) else { return Ok(None) };
-        codes.swap_remove(at);
+        let made_with = codes.swap_remove(at).origin;
         drop(codes);
         let token = secret()?;
         let number = self.named.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1;
         let name = format!("browser-{number}");
-        push(&self.sessions, Entry { secret: token.clone(), until: Instant::now() + SESSION_LIFE, name });
-        Ok(Some(token))
+        let until = Instant::now() + made_with.left();
+        let origin = Origin { until: Some(until), ..made_with };
+        push(&self.sessions, Entry { secret: token.clone(), until, name, origin: origin.clone() });
+        Ok(Some((token, origin)))
     }
 
-    /// The name and role of the session with this token.
-    pub fn find(&self, token: &str) -> Option<(String, TokenRole)> {
+    /// The name of the session with this token, and what it hangs on.
+    pub fn find(&self, token: &str) -> Option<(String, Origin)> {
         let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-        find(&sessions, token).map(|at| (sessions[at].name.clone(), TokenRole::Admin))
+        find(&sessions, token).map(|at| (sessions[at].name.clone(), sessions[at].origin.clone()))
     }
 
     /// Notes a wrong token or code. Returns whether there were too many in this second: then the answer says only that. A right one
@@ -103,15 +139,39 @@ fn find(entries: &[Entry], secret: &str) -> Option<usize> {
 mod tests {
     use super::*;
 
+    fn admin() -> Origin {
+        Origin::token("0".repeat(64))
+    }
+
     #[test]
     fn a_code_works_once() {
         let sessions = Sessions::default();
-        let code = sessions.code().unwrap();
-        assert_eq!(sessions.exchange("").unwrap(), None);
-        let token = sessions.exchange(&code).unwrap().unwrap();
-        assert_eq!(sessions.exchange(&code).unwrap(), None);
-        assert_eq!(sessions.find(&token), Some(("browser-1".into(), TokenRole::Admin)));
-        assert_eq!(sessions.find(&code), None);
+        let code = sessions.code(admin()).unwrap();
+        assert!(sessions.exchange("").unwrap().is_none());
+        let (token, _) = sessions.exchange(&code).unwrap().unwrap();
+        assert!(sessions.exchange(&code).unwrap().is_none());
+        let (name, origin) = sessions.find(&token).unwrap();
+        assert_eq!((name.as_str(), origin.token), ("browser-1", admin().token));
+        assert!(sessions.find(&code).is_none());
+    }
+
+    #[test]
+    fn a_session_that_another_one_has_made_ends_with_it() {
+        let sessions = Sessions::default();
+        let (_, first) = sessions.exchange(&sessions.code(admin()).unwrap()).unwrap().unwrap();
+        let (_, second) = sessions.exchange(&sessions.code(first.clone()).unwrap()).unwrap().unwrap();
+        assert!(second.left() <= first.left() && !second.is_over());
+        let over = Origin { until: Some(Instant::now()), ..admin() };
+        assert!(over.is_over() && over.left().is_zero());
+    }
+
+    #[test]
+    fn no_secret_is_in_what_is_printed_for_debugging() {
+        let sessions = Sessions::default();
+        let code = sessions.code(admin()).unwrap();
+        let (token, origin) = sessions.exchange(&code).unwrap().unwrap();
+        let printed = format!("{sessions:?} {origin:?}");
+        assert!([code, token, origin.token].iter().all(|secret| !printed.contains(secret)), "{printed}");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use quell::binary::{AskedThrough, Home};
-use quell::{JobId, Timestamp};
+use quell::{Error, JobId, Result, Timestamp};
 use tokio::sync::watch;
 
 use crate::TokenRole;
@@ -14,7 +14,7 @@ use crate::gate::Hosts;
 use crate::hub::Hub;
 use crate::metrics::{Metrics, Requests};
 use crate::pools::Pools;
-use crate::sessions::Sessions;
+use crate::sessions::{Origin, Sessions};
 use crate::stream_output::Readings;
 use crate::tokens::Tokens;
 use crate::vitals::SharedVitals;
@@ -89,13 +89,38 @@ impl State {
         }
     }
 
+    /// The caller's name, rights and origin by what it has sent as its token: one on disk, or that of a session.
+    pub fn find_token(&self, text: &str) -> Option<(String, TokenRole, Origin)> {
+        if let Some(token) = self.tokens.find(text) {
+            return Some((token.name, token.role, Origin::token(text.to_owned())));
+        }
+        let (name, origin) = self.sessions.find(text)?;
+        Some((name, self.role_of(&origin)?, origin))
+    }
+
+    /// The rights that a login has now; none if its token was removed or its session has ended.
+    pub fn role_of(&self, origin: &Origin) -> Option<TokenRole> {
+        let token = self.tokens.find(&origin.token)?;
+        (!origin.is_over()).then_some(token.role)
+    }
+
+    /// A code that logs a browser in, with the rights of `origin`; at the socket, with those of `serve/token`.
+    pub fn login_code(&self, origin: Option<Origin>) -> Result<String> {
+        let default = || self.tokens.default_text().map(Origin::token);
+        let missing = || Error::BadValue("there is no token in serve/token: start the server again".into());
+        self.sessions.code(origin.or_else(default).ok_or_else(missing)?)
+    }
+
     /// How many streams there are.
     pub fn streams(&self) -> usize {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner).values().sum()
     }
 
     /// A place for a stream of `token`; callers over the socket have none.
-    pub fn take_stream(self: &Arc<Self>, token: Option<String>) -> Result<StreamPlace, HttpFailure> {
+    pub fn take_stream(
+        self: &Arc<Self>,
+        token: Option<String>,
+    ) -> std::result::Result<StreamPlace, HttpFailure> {
         let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
         let all: usize = streams.values().sum();
         let own = streams.get(&token).copied().unwrap_or_default();
@@ -149,6 +174,8 @@ pub struct Caller {
     pub role: TokenRole,
     /// The name of its token; none at the socket.
     pub token: Option<String>,
+    /// What its login hangs on; none at the socket.
+    pub origin: Option<Origin>,
     pub peer: Peer,
 }
 

@@ -18,11 +18,13 @@ use serde::Serialize;
 use serde_json::json;
 use tokio::sync::mpsc;
 
+use crate::TokenRole;
 use crate::answer::HttpFailure;
 use crate::call::{HttpCall, Reply};
 use crate::hub::{Bell, Subscription};
 use crate::pools;
 use crate::query::event_id;
+use crate::sessions::Origin;
 use crate::state::{self, State, StreamPlace};
 use crate::vitals::{self, Snapshot};
 
@@ -101,6 +103,7 @@ pub async fn stream(call: HttpCall) -> Reply {
     };
     let bell = Arc::new(Bell::default());
     let (rung, shared) = (bell.clone(), state.clone());
+    let origin = call.caller.origin.clone();
     let every = call.query.wait("vitals").filter(|every| !every.is_zero());
     let (logs, vitals) = pools::run(&state.pools.reads, move || {
         let access = call.access("", None)?;
@@ -131,7 +134,7 @@ pub async fn stream(call: HttpCall) -> Reply {
     })
     .await??;
     let (sender, chunks) = mpsc::channel(1);
-    let pump = Pump { state, next, wants_events, logs, vitals, bell };
+    let pump = Pump { state, origin, next, wants_events, logs, vitals, bell };
     tokio::spawn(pump.run(sender, hello, reset));
     let mut response = Response::new(Body::new(StreamBody { chunks, _place: place }));
     let headers = response.headers_mut();
@@ -148,7 +151,7 @@ pub struct Hello {
     /// This run of the server. Ids of events from another one mean nothing.
     epoch: JobId,
     /// The rights of the token.
-    role: crate::TokenRole,
+    role: TokenRole,
     /// The version of the server.
     server: &'static str,
     /// The server's clock.
@@ -179,6 +182,8 @@ struct VitalsFeed {
 /// Makes what a stream sends.
 struct Pump {
     state: Arc<State>,
+    /// What the caller's login hangs on; none at the socket.
+    origin: Option<Origin>,
     /// The number of the last event that was sent.
     next: u64,
     wants_events: bool,
@@ -226,8 +231,18 @@ impl Pump {
                 }
                 self.collect(&mut text).await;
             }
+            if !self.is_logged_in() {
+                room.send("event: bye\ndata: {\"why\":\"logged_out\"}\n\n".into());
+                return;
+            }
             room.send(std::mem::take(&mut text).into());
         }
+    }
+
+    /// Whether the token with which the stream was opened still allows it.
+    fn is_logged_in(&self) -> bool {
+        let may_view = |origin| self.state.role_of(origin).is_some_and(|role| role.includes(TokenRole::View));
+        self.origin.as_ref().is_none_or(may_view)
     }
 
     /// Adds what there is to send.

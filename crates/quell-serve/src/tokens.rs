@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use quell::binary::{Home, random_u128};
 use quell::{Error, Result};
@@ -37,11 +37,14 @@ struct Added {
 /// When and what a file was last read.
 type Stamp = Option<(u64, i64, i64, u64)>;
 
+/// What was read, and from which files.
+type ReadTokens = ([Stamp; 2], Vec<Token>);
+
 /// The tokens, read again when their files change.
 #[derive(Debug)]
 pub struct Tokens {
     files: Files,
-    read: Mutex<([Stamp; 2], Vec<Token>)>,
+    read: Mutex<ReadTokens>,
 }
 
 impl Tokens {
@@ -54,16 +57,16 @@ impl Tokens {
         Ok(Self { files: files.clone(), read: Mutex::new((stamps, read_all(files)?)) })
     }
 
+    /// The text of the token in `serve/token`, if there is one.
+    pub fn default_text(&self) -> Option<String> {
+        let read = self.up_to_date();
+        read.1.iter().find(|token| token.name == DEFAULT).map(|token| token.token.clone())
+    }
+
     /// The token with this text. Files that can't be read any more keep their last tokens, except that a file that is gone has
     /// none.
     pub fn find(&self, text: &str) -> Option<Token> {
-        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = stamps(&self.files);
-        if read.0 != now
-            && let Ok(tokens) = read_all(&self.files)
-        {
-            *read = (now, tokens);
-        }
+        let read = self.up_to_date();
         // Each is compared, so that the time does not depend on which one it is.
         let mut found = None;
         for token in &read.1 {
@@ -72,6 +75,17 @@ impl Tokens {
             }
         }
         found.cloned()
+    }
+
+    fn up_to_date(&self) -> MutexGuard<'_, ReadTokens> {
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = stamps(&self.files);
+        if read.0 != now
+            && let Ok(tokens) = read_all(&self.files)
+        {
+            *read = (now, tokens);
+        }
+        read
     }
 }
 

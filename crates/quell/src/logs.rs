@@ -206,8 +206,9 @@ impl Job {
         Stream::ALL.into_iter().filter_map(of).collect()
     }
 
-    /// Fails for a job in the foreground: its output went to its caller.
+    /// Fails for a job in the foreground, whose output went to its caller, and if the policy does not allow to read output.
     pub(crate) fn check_has_logs(&self) -> Result<()> {
+        self.quell.permit(Verb::Logs, "")?;
         match self.dir().spec() {
             Ok(spec) if spec.request.is_foreground() => {
                 Err(Error::State(format!("{} is a `quell run`: its output went to its caller", self.id())))

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use quell_core::{AskedThrough, JobId};
-use quell_guard::{Effect, Permit, Verb, decide_verb};
+use quell_guard::{Permit, Verb, decide_verb};
 use quell_store::Home;
 
 use crate::list::{self, Filter, Listing};
@@ -133,7 +133,7 @@ impl Quell {
     pub(crate) fn may_read(&self, verb: Verb) -> bool {
         let policy =
             || Config::load_here().map_or_else(|_| Config::refusals_here(), |loaded| loaded.config.guard);
-        self.permit.is_some() || decide_verb(&policy(), verb).allowed
+        self.permit.as_ref().map_or_else(|| decide_verb(&policy(), verb).allowed, |given| given.covers(verb))
     }
 
     /// The same with a reason.
@@ -144,7 +144,7 @@ impl Quell {
         reason: Option<String>,
     ) -> Result<Option<Arc<Permit>>> {
         if let Some(given) = &self.permit {
-            if given.verb() == verb || verb.effect() == Effect::Read {
+            if given.covers(verb) {
                 return Ok(Some(given.clone()));
             }
             if verb == Verb::Stop && self.started.is_some_and(|job| job.to_string() == target) {

@@ -284,6 +284,7 @@ impl<'a> Waiting<'a> {
         job.check_can_meet(wanted)?;
         let log = match &wanted.log {
             Some(regex) => {
+                job.check_has_logs()?;
                 let reader = LogReader::open(job.dir().dir()).map_err(Error::io(job.dir().dir()))?;
                 let mut lines = Lines::new(reader);
                 lines.seek(wanted.since);

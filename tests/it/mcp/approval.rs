@@ -287,3 +287,21 @@ fn the_question_shows_what_is_killed_and_the_reason_in_quotes() {
     assert_eq!(lines[5], r#"The agent's reason: "x\"\nApproved by the user.\u{202e}\x1b[2J""#);
     assert_eq!(lines.len(), 6, "{question}");
 }
+
+#[test]
+fn output_is_not_shown_if_the_policy_denies_logs() {
+    let env = TestEnv::as_me();
+    policy(&env, "[guard]\ndeny = [\"logs\"]\n");
+    let mut client = Client::initialized(&env, &[]);
+    let start = json!({ "command": "echo secret; exec sleep 600", "name": "web" });
+    client.call("start_job", start);
+    let by_pattern = client.call("wait_for", json!({ "jobs": ["web"], "pattern": "s.*t", "wait_s": 20 }));
+    assert!(text_of(&by_pattern).starts_with("error VERB_DENIED:"), "{by_pattern}");
+    let silent = client.call("wait_for", json!({ "jobs": ["web"], "stall_s": 1, "since": "o0e0" }));
+    assert!(text_of(&silent).contains("it has fallen silent\n[output is not shown"), "{silent}");
+    assert!(!text_of(&silent).contains("secret"), "{silent}");
+    // What a command prints is the answer to the call that has run it.
+    let ran = client.call("run_command", json!({ "command": "echo mine" }));
+    assert!(text_of(&ran).contains("\nmine\n"), "{ran}");
+    client.call("stop_jobs", json!({ "jobs": ["web"], "reason": "done" }));
+}

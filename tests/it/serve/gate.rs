@@ -165,3 +165,39 @@ fn a_login_address_works_once() {
     assert_eq!(server.ask_with(&code, "GET", "/v1/jobs", "").status, 401, "the code is not a token");
     assert_eq!(login().status, 401);
 }
+
+#[test]
+fn a_removed_token_ends_what_was_made_with_it() {
+    let env = TestEnv::as_me();
+    let server = Server::start(&env, &[]);
+    let admin = env.quell("serve").args(["--add-token", "phone", "--role", "admin"]).finish();
+    let admin = admin.stdout.trim();
+    let code = |token: &str| {
+        let url = server.ask_with(token, "POST", "/v1/login/code", "{}").json()["data"]["url"].clone();
+        url.as_str().and_then(|url| Some(url.split_once("#code=")?.1.to_owned())).expect("a code")
+    };
+    let login = |code: &str| {
+        let body = format!("{{\"code\":\"{code}\"}}");
+        server.send("POST", "/v1/login", &[("Content-Type", "application/json")], &body)
+    };
+    let session =
+        |token: &str| login(&code(token)).json()["data"]["token"].as_str().expect("a token").to_owned();
+    let of_phone = session(admin);
+    let of_session = session(&of_phone);
+    let of_default = session(&server.token);
+    let waiting = code(admin);
+    let logs = env.start().args(["--name", "loud"]).sh("while :; do echo line; sleep 0.05; done").begin();
+    let mut stream = server.stream(&of_phone, "?events=0&logs=loud", None);
+    stream.until("log", |_| true);
+    std::fs::write(env.home().join("serve/tokens.toml"), "").unwrap();
+    let said = stream.until("bye", |_| true);
+    assert_eq!(said.data["why"], "logged_out");
+    for token in [admin, of_phone.as_str(), of_session.as_str()] {
+        assert_eq!(server.ask_with(token, "GET", "/v1/jobs", "").status, 401);
+    }
+    assert_eq!(login(&waiting).status, 401);
+    assert_eq!(server.ask_with(&of_default, "GET", "/v1/jobs", "").status, 200, "it has another token");
+    std::fs::write(env.home().join("serve/token"), "b".repeat(64)).unwrap();
+    assert_eq!(server.ask_with(&of_default, "GET", "/v1/jobs", "").status, 401);
+    logs.stop(&[]);
+}

@@ -134,3 +134,37 @@ fn the_policy_applies_to_each_request() {
     assert!(!job.is_over());
     job.stop(&[]);
 }
+
+#[test]
+fn output_is_shown_by_no_route_if_the_policy_denies_logs() {
+    let env = TestEnv::as_me();
+    let policy = env.write("policy.toml", "[guard]\ndeny = [\"logs\"]\n");
+    let job = env
+        .start()
+        .args(["--name", "web"])
+        .sh("echo secret; exec sleep $N")
+        .env("N", env.oracle.nap())
+        .begin();
+    assert!(env.quell("wait").args(["web", "--log", "secret", "--timeout", "30s"]).finish().status.success());
+    let running = env.quell("serve").args(["--port", "0"]).env("QUELL_CONFIG", &policy).start();
+    let server = Server::of(&env, running);
+    for path in
+        ["jobs/web/logs", "jobs/web/output/stdout", "stream?logs=web@o0e0", "wait?job=web&log=s.*&for=1s"]
+    {
+        let refused = server.get(&format!("/v1/{path}"));
+        assert_eq!(
+            (refused.status, refused.code().as_str()),
+            (403, "VERB_DENIED"),
+            "{path}: {}",
+            refused.body
+        );
+    }
+    assert_eq!(server.get("/v1/wait?job=web").status, 200);
+    let mut stream = server.stream(&server.token, "?vitals=1s", None);
+    let vitals = stream.until("vitals", |vitals| vitals.get(&job.id).is_some()).data;
+    assert!(vitals[&job.id].get("last_line").is_none(), "{vitals}");
+    let waited =
+        env.quell("wait").args(["web", "--log", "secret", "--timeout", "1s"]).env("QUELL_CONFIG", &policy);
+    assert_eq!(waited.finish().code(), Some(4));
+    job.stop(&[]);
+}

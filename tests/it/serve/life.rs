@@ -148,3 +148,21 @@ fn the_token_is_in_no_place_that_other_users_can_read() {
     }
     assert!(!fs::read_to_string(env.home().join("serve/state.json")).unwrap().contains(&server.token));
 }
+
+#[test]
+fn a_browser_is_opened_only_where_the_policy_allows_run() {
+    let env = TestEnv::as_me();
+    let opened = env.path("opened");
+    let browser = env.script("xdg-open", &format!("#!/bin/sh\necho \"$1\" >{}\n", opened.display()));
+    let path = format!("{}:/usr/bin:/bin", browser.parent().unwrap().display());
+    let serve = || env.quell("serve").args(["--port", "0", "--open"]).env("PATH", &path);
+    let policy = env.write("policy.toml", "[guard]\nmax_effect = \"read\"\n");
+    let refused = serve().env("QUELL_CONFIG", &policy).finish();
+    assert_eq!(refused.code(), Some(4), "{}", refused.stderr);
+    assert!(!opened.exists());
+    let server = Server::of(&env, serve().start());
+    assert!(quell_tests::eventually(PATIENCE, || opened.exists()));
+    drop(server);
+    let audit = fs::read_to_string(env.home().join("audit.jsonl")).unwrap();
+    assert_eq!(audit.lines().filter(|line| line.contains("xdg-open")).count(), 2, "{audit}");
+}

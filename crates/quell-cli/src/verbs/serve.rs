@@ -4,8 +4,9 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::process::ExitCode;
 
 use quell::Error;
-use quell::binary::QuellInternals;
-use quell_serve::{ServeOptions, Serving, TokenRole};
+use quell::binary::{AccessRequest, QuellInternals};
+use quell_guard::Verb;
+use quell_serve::{BROWSER, ServeOptions, Serving, TokenRole};
 
 use super::{Admitted, envelope, fail};
 use crate::args::{RoleArg, ServeArgs};
@@ -20,6 +21,12 @@ pub fn serve(admitted: Admitted, args: ServeArgs) -> ExitCode {
 
 fn carry_out(admitted: Admitted, args: ServeArgs) -> Result<ExitCode, Error> {
     let home = admitted.quell?.home().clone();
+    if args.open {
+        // The browser is a program that quell runs, like any other.
+        let request =
+            AccessRequest { verb: Verb::Run, target: BROWSER.into(), reason: None, job: None, through: None };
+        let _allowed = quell::binary::permit(admitted.settings, Some(&home), request)?;
+    }
     if let (Some(name), Some(role)) = (&args.add_token, args.role) {
         let token = quell_serve::add_token(&home, name, role.into())?;
         return Ok(said(&format!("{token}\n")));

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use quell::binary::{LogQuery, regex};
-use quell::{Condition, Job, WaitFor, WaitMode, Waited};
+use quell::{Condition, Error, Job, WaitFor, WaitMode, Waited};
 use rmcp::model::CallToolResult;
 use serde::Deserialize;
 
@@ -132,7 +132,12 @@ fn describe(
 
 fn output(job: &Job, since: Option<quell::Cursor>, bytes: usize) -> Result<String, ToolFailure> {
     let ended = has_ended(&job.view()?);
-    let shown = show(job, LogQuery { since, ..LogQuery::default() }, bytes, Shape::MostlyEnd)?;
+    let shown = match show(job, LogQuery { since, ..LogQuery::default() }, bytes, Shape::MostlyEnd) {
+        Err(Error::Refused(_)) => {
+            return Ok("[output is not shown: the policy does not allow `logs`]\n".into());
+        }
+        shown => shown?,
+    };
     let mut output = match (shown.text.is_empty(), since) {
         (false, _) => shown.text,
         (true, None) => "[no output]\n".into(),

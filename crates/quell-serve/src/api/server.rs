@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use crate::answer::{HttpFailure, success};
 use crate::call::{HttpCall, Reply};
 use crate::metrics::Format;
-use crate::sessions::SESSION_LIFE;
 use crate::{TokenRole, pools};
 
 fn plain(text: String) -> Response<Body> {
@@ -118,9 +117,10 @@ pub struct LoginAnswer {
 pub async fn login(call: HttpCall) -> Reply {
     let body: LoginBody = call.json()?;
     let sessions = &call.state.sessions;
-    match sessions.exchange(&body.code)? {
-        Some(token) => {
-            let answer = LoginAnswer { token, role: TokenRole::Admin, expires_in: SESSION_LIFE.as_secs() };
+    let session = sessions.exchange(&body.code)?;
+    match session.and_then(|(token, origin)| Some((token, call.state.role_of(&origin)?, origin.left()))) {
+        Some((token, role, left)) => {
+            let answer = LoginAnswer { token, role, expires_in: left.as_secs() };
             Ok(success(200, call.route.kind, &answer))
         }
         None if sessions.is_too_often_wrong() => {
@@ -128,7 +128,8 @@ pub async fn login(call: HttpCall) -> Reply {
             Err(HttpFailure::new(429, "too_many_attempts", "too many wrong codes", hint).retryable())
         }
         None => {
-            let why = "the code is not known: it works once, and for a minute";
+            let why =
+                "the code is not known: it works once, for a minute, while the token lasts that made it";
             Err(HttpFailure::new(401, "not_logged_in", why, "`quell serve --url` prints a new address"))
         }
     }
@@ -148,6 +149,6 @@ pub async fn login_code(call: HttpCall) -> Reply {
         let why = "the server listens on its socket only";
         return Err(HttpFailure::new(409, "wrong_state", why, "start it without --no-tcp"));
     };
-    let url = format!("{url}/#code={}", call.state.sessions.code()?);
+    let url = format!("{url}/#code={}", call.state.login_code(call.caller.origin.clone())?);
     Ok(success(200, call.route.kind, &LoginCodeAnswer { url }))
 }
