@@ -52,8 +52,10 @@ mod linux {
 
     use crate::recover::recover_if_orphaned;
     use crate::start::{Around, resolve_request};
+    use crate::sweep::unproven;
     use crate::{
-        Error, Job, JobState, JobView, LogCut, LogLine, LogsView, ProcessTree, Quell, Result, WaitFor, Waited,
+        Error, Filter, Job, JobState, JobView, LogCut, LogLine, LogsView, ProcessTree, Quell, Result,
+        WaitFor, Waited,
     };
 
     pub mod responses {
@@ -167,6 +169,9 @@ mod linux {
         fn home(&self) -> &Home;
         /// Starts a test run. Before: `permit` is that of the test run. The job can be stopped through this handle without another permit.
         fn start_tests(&self, request: &JobRequest, permit: &Permit) -> Result<Job>;
+        /// The jobs that a stop of `group` is about: those that have not ended, and those that have ended and are not proven dead. A job
+        /// whose record is damaged belongs to no group but that of all.
+        fn to_stop(&self, group: &Filter) -> Result<Vec<Job>>;
     }
 
     impl QuellInternals for Quell {
@@ -183,6 +188,21 @@ mod linux {
             let id = self.start_request(&request, stdin)?.id();
             let permit = Some(Arc::new(permit.clone()));
             Ok(Self { started: Some(id), permit, ..self.clone() }.job_with(id))
+        }
+
+        fn to_stop(&self, group: &Filter) -> Result<Vec<Job>> {
+            let is_of_all = group.tags.is_empty() && group.session.is_none();
+            let group = Filter { limit: Some(0), ..group.clone() };
+            let mut jobs = if is_of_all {
+                self.live()?
+            } else {
+                self.list(&group)?.jobs.iter().map(|view| self.job_with(view.id)).collect()
+            };
+            let unproven = unproven(self.home())?.into_iter().map(|id| self.job_with(id));
+            jobs.extend(unproven.filter(|job| job.view().is_ok_and(|view| group.matches(&view))));
+            jobs.sort_by_key(Job::id);
+            jobs.dedup_by_key(|job| job.id());
+            Ok(jobs)
         }
     }
 

@@ -75,7 +75,7 @@ pub struct Filter {
 }
 
 impl Filter {
-    fn matches(&self, view: &JobView) -> bool {
+    pub(crate) fn matches(&self, view: &JobView) -> bool {
         let same = |wanted: &Option<String>, found: &Option<String>| wanted.is_none() || wanted == found;
         (self.states.is_empty() || self.states.contains(&view.state))
             && self.tags.iter().all(|tag| tag.matches(&view.tags))

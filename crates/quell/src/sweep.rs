@@ -217,8 +217,8 @@ pub(crate) fn sweep(home: &Home, dry_run: DryRun) -> Result<SweepReport> {
     Ok(report)
 }
 
-/// The jobs that ended before this sweep and are not proven dead.
-fn unproven(home: &Home) -> Result<Vec<JobId>> {
+/// The jobs that have ended and are not proven dead.
+pub(crate) fn unproven(home: &Home) -> Result<Vec<JobId>> {
     let mut found = index::with(home, |index| index.unproven())?;
     found.retain(|id| JobView::read(&home.job(*id)).is_ok_and(|view| view.is_not_proven_dead()));
     Ok(found)

@@ -228,7 +228,8 @@ fn with_escaped<'l>(
 ) -> (Background<'l>, Process) {
     let leave = elsewhere.map_or(String::new(), |dir| format!("echo $$ >{}/cgroup.procs; ", dir.display()));
     let script = ESCAPED.replace("sh -c '", &format!("sh -c '{leave}"));
-    let job = env.start().args(["--contain", contain.as_str()]).script(&script).begin();
+    let labels = ["--tag", "kind=escaped", "--owner", "session:escaped"];
+    let job = env.start().args(["--contain", contain.as_str()]).args(labels).script(&script).begin();
     (job, escaped(env))
 }
 
@@ -565,8 +566,16 @@ fn an_end_that_is_not_proven_is_told_alike_by_list_status_sweep_and_stop() {
     let list = env.quell("list").finish();
     assert_eq!(list.code(), Some(5), "{}", list.stdout);
     assert!(list.stdout.contains("UNPROVEN"), "{}", list.stdout);
-    for words in [vec!["status", &job.id], vec!["sweep"], vec!["stop", &job.id], vec!["sweep"], vec!["list"]]
-    {
+    for words in [
+        vec!["status", &job.id],
+        vec!["sweep"],
+        vec!["stop", &job.id],
+        vec!["stop", "--all"],
+        vec!["stop", "--tag", "kind=escaped"],
+        vec!["stop", "--session", "escaped"],
+        vec!["sweep"],
+        vec!["list"],
+    ] {
         let done = env.quell(words[0]).args(&words[1..]).finish();
         assert_eq!(done.code(), Some(5), "{words:?}: {}", done.stdout);
         assert!(done.stdout.to_lowercase().contains("proven"), "{words:?}: {}", done.stdout);

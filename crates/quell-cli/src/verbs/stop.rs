@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use quell::binary::account;
 use quell::binary::responses::{StopAnswer, StoppedJob};
+use quell::binary::{QuellInternals, account};
 use quell::units::format_duration;
 use quell::{Error, ErrorBody, Filter, Job, Quell, StopOptions, Stopped, Verdict};
 use serde_json::json;
@@ -147,10 +147,9 @@ fn which(quell: &Quell, args: &StopArgs) -> Result<(Vec<Job>, Vec<Error>), Error
     if args.session.is_some() || !args.tag.is_empty() {
         let tags = args.tag.iter().map(|tag| tag.parse()).collect::<Result<Vec<_>, quell::InvalidTag>>();
         let tags = tags.map_err(|error| Error::BadValue(error.to_string()))?;
-        let filter = Filter { tags, session: args.session.clone(), limit: Some(0), ..Filter::default() };
-        jobs.extend(quell.list(&filter)?.jobs.into_iter().map(|view| quell.job_with(view.id)));
+        jobs.extend(quell.to_stop(&Filter { tags, session: args.session.clone(), ..Filter::default() })?);
     } else if args.all {
-        jobs.extend(quell.live()?);
+        jobs.extend(quell.to_stop(&Filter::default())?);
     }
     // The same job may be named twice.
     jobs.sort_by_key(Job::id);

@@ -3,7 +3,8 @@
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use quell::{Fate, Filter, Job, JobState, Receipt, StopOptions, Stopped, Verdict};
+use quell::binary::QuellInternals;
+use quell::{Fate, Filter, Job, Receipt, StopOptions, Stopped, Verdict};
 use rmcp::model::CallToolResult;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -38,12 +39,7 @@ pub fn stop_jobs(call: &ToolCall) -> Result<CallToolResult, ToolFailure> {
     let access = call.access(&target, Some(args.reason.clone()))?;
     let jobs = if args.all_mine {
         let session = Some(call.shared.lease.session.clone());
-        let mine = Filter { session, limit: Some(0), ..Filter::default() };
-        let live = access.quell.list(&mine)?.jobs;
-        live.iter()
-            .filter(|view| view.state != JobState::Ended)
-            .map(|view| access.quell.job_with(view.id))
-            .collect()
+        access.quell.to_stop(&Filter { session, ..Filter::default() })?
     } else {
         args.jobs.iter().map(|text| call.find_own(&access, text)).collect::<Result<Vec<_>, _>>()?
     };
