@@ -226,6 +226,13 @@ impl HttpCall {
         Ok(Access { quell, config: settings.map(|loaded| loaded.config).unwrap_or_default() })
     }
 
+    /// Asks the guard for a verb that the answer shows something of beside that of the route. Blocks.
+    pub fn check_also(&self, verb: Verb) -> Result<(), Error> {
+        let through = Some(self.caller.through());
+        let request = AccessRequest { verb, target: String::new(), reason: None, job: None, through };
+        quell::binary::permit(settings(), Some(&self.state.home), request).map(drop)
+    }
+
     /// Carries the call out on a thread, with what the guard allows, and answers with the data.
     pub async fn with_access<T: Serialize + Send + 'static>(
         self,

@@ -14,6 +14,7 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::body::{Body as HttpBody, Frame};
 use quell::binary::{Interest, JobInternals, json, now};
 use quell::{AttentionRules, Cursor, Error, Job, JobId, Quell};
+use quell_guard::Verb;
 use serde::Serialize;
 use serde_json::json;
 use tokio::sync::mpsc;
@@ -107,6 +108,10 @@ pub async fn stream(call: HttpCall) -> Reply {
     let every = call.query.wait("vitals").filter(|every| !every.is_zero());
     let (logs, vitals) = pools::run(&state.pools.reads, move || {
         let access = call.access("", None)?;
+        // Its rows are those of the list.
+        if wants_events || every.is_some() {
+            call.check_also(Verb::List)?;
+        }
         let begin = |(name, cursor): (String, Option<Cursor>)| {
             let job = access.quell.job(&name)?;
             job.check_has_logs()?;

@@ -171,6 +171,21 @@ fn the_terminal_stays_a_terminal() {
 }
 
 #[test]
+fn the_terminal_has_its_modes_again_after_a_death_by_a_signal() {
+    in_a_terminal("the_terminal_has_its_modes_again_after_a_death_by_a_signal", |_, terminal, run| {
+        for (round, (options, end)) in
+            [("--timeout 200ms", "sleep 50"), ("", "kill -9 $$")].into_iter().enumerate()
+        {
+            let quell = run.replace(" run ", &format!(" run {options} "));
+            let modes = "case $(stty -a) in *-icanon*|*' -echo '*) echo raw;; *) echo as before;; esac";
+            terminal
+                .line(&format!("{quell} sh -c 'stty raw -echo; {end}'; echo \"modes {round}: $({modes})\""));
+            terminal.wait_for_line(&format!("modes {round}: as before"));
+        }
+    });
+}
+
+#[test]
 fn a_pipeline_reads_the_terminal() {
     in_a_terminal("a_pipeline_reads_the_terminal", |_, terminal, run| {
         // What is typed before the pipeline runs may be thrown away by the shell.

@@ -163,6 +163,9 @@ fn output_is_shown_by_no_route_if_the_policy_denies_logs() {
     let mut stream = server.stream(&server.token, "?vitals=1s", None);
     let vitals = stream.until("vitals", |vitals| vitals.get(&job.id).is_some()).data;
     assert!(vitals[&job.id].get("last_line").is_none(), "{vitals}");
+    env.write("policy.toml", "[guard]\ndeny = [\"list\"]\n");
+    assert_eq!(server.get("/v1/stream").code(), "VERB_DENIED", "its rows are those of the list");
+    env.write("policy.toml", "[guard]\ndeny = [\"logs\"]\n");
     let waited =
         env.quell("wait").args(["web", "--log", "secret", "--timeout", "1s"]).env("QUELL_CONFIG", &policy);
     assert_eq!(waited.finish().code(), Some(4));

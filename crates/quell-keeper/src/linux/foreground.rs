@@ -6,12 +6,12 @@ use std::path::PathBuf;
 
 use quell_contain::Containment;
 use quell_core::{
-    Environment, Foreground, JobRequest, JobSpec, Lifecycle, ProcId, ReadyCheck, SessionKind, Signal,
-    StdoutUse,
+    Environment, Foreground, JobRequest, JobSpec, Lifecycle, ProcId, ReadyCheck, RootOutcome, SessionKind,
+    Signal, StdoutUse,
 };
 use quell_store::{JobEnd, Lock, NameError};
 use quell_sys::fault::{self, FaultPoint, Role, fault_point};
-use quell_sys::{ChildRules, PidFd, SignalFd};
+use quell_sys::{ChildRules, PidFd, SignalFd, TerminalModes};
 
 use super::background::claim_name;
 use super::channel::{JsonChannel, KeeperEvent};
@@ -97,8 +97,8 @@ fn run_with(
         File::open(path).and_then(|file| quell_sys::replace_stdin(&file)).map_err(bad)?;
     }
     // The keys of a terminal are for the client of a server, and never for the server.
-    let shares = foreground.server.is_none() && quell_sys::has_terminal();
-    let session = if shares { SessionKind::Shared } else { SessionKind::Own };
+    let terminal = if foreground.server.is_none() { TerminalModes::now() } else { None };
+    let session = if terminal.is_some() { SessionKind::Shared } else { SessionKind::Own };
     let mut job = SupervisedJob::new(request, foreground.id, home, session)?;
     job.receipts = receipts;
     // If the caller ignores SIGCHLD, our children would be reaped by the kernel, unseen.
@@ -129,16 +129,21 @@ fn run_with(
     quell_sys::close_inherited(&setup.inherited);
     // Where this process may exit before the job has ended, the keeper watches the owner.
     watch.owner = setup.owner.take().filter(|_| !watch.job.keeps_left());
-    match watch.run() {
-        KeeperOutcome::Done(finished) => Ok(Returned::Finished(finished)),
-        KeeperOutcome::Left(left) => Ok(Returned::Left(left)),
-        KeeperOutcome::Failed(error) => Err(error),
+    let finished = match watch.run() {
+        KeeperOutcome::Done(finished) => finished,
+        KeeperOutcome::Left(left) => return Ok(Returned::Left(left)),
+        KeeperOutcome::Failed(error) => return Err(error),
         KeeperOutcome::Lost => {
             let ForegroundSetup { helper, preexisting_children, .. } = setup;
             let resources = TakeoverResources { helper, preexisting_children, lock: None, output: None };
-            Ok(Returned::Finished(Box::new(watch.take_over(resources))))
+            Box::new(watch.take_over(resources))
         }
+    };
+    // A shell does so too after a program that a signal has ended. It can't see that of a program below quell.
+    if let (Some(terminal), RootOutcome::Signaled { .. }) = (terminal, &finished.receipt.root.outcome) {
+        terminal.restore();
     }
+    Ok(Returned::Finished(finished))
 }
 
 /// Starts the process that runs the hooks of a foreground job, if there are any.

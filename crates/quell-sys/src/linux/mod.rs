@@ -14,6 +14,7 @@ mod procfs;
 mod signals;
 mod sources;
 mod stream;
+mod terminal;
 mod wait;
 
 pub use closed_stdio::closed_at_start;
@@ -36,10 +37,10 @@ pub use memory::drop_code_pages_in_wait;
 pub use pidfd::{PidFd, Sent, pidfd_has_exit_info, pidfd_inode, pidfd_signals_groups};
 pub use pidns::{PidnsChild, Report, launch_pidns, read_report};
 pub use process::{
-    Forked, RaisedPriority, close_inherited, exit_by_signal, fork, fork_into, has_terminal,
-    inherited_descriptors, is_keeper_or_kernel_thread, is_stopped, keep_open_only, leave_session,
-    mark_as_keeper, may_execute, parent, pgid, pid, raise_priority, redirect_to_null, remember_user,
-    replace_stdin, set_name, set_subreaper, signal_group, stack_limit, stop_self, take_descriptor, uid,
+    Forked, RaisedPriority, close_inherited, exit_by_signal, fork, fork_into, inherited_descriptors,
+    is_keeper_or_kernel_thread, is_stopped, keep_open_only, leave_session, mark_as_keeper, may_execute,
+    parent, pgid, pid, raise_priority, redirect_to_null, remember_user, replace_stdin, set_name,
+    set_subreaper, signal_group, stack_limit, stop_self, take_descriptor, uid,
 };
 pub use procfs::{
     Disposition, Stat, blocks, cgroups, children, cmdline, disposition, environment, executed,
@@ -55,6 +56,7 @@ pub use stream::{
     columns, duplicate, null, open_to_read, open_to_write, peer, pipe, read, receive_at_once, resize,
     send_at_once, set_nonblocking, splice, terminal, unread_bytes, write,
 };
+pub use terminal::TerminalModes;
 pub use wait::{Exit, has_child, peek, reap, reap_pinned, take_stop, wait_exit};
 
 /// Never made here; other platforms say with it that they can't run jobs yet.

@@ -170,11 +170,6 @@ pub fn leave_session() -> io::Result<()> {
     Ok(())
 }
 
-/// Whether this process's session has a controlling terminal.
-pub fn has_terminal() -> bool {
-    rustix::fs::open("/dev/tty", OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty()).is_ok()
-}
-
 /// Replaces standard descriptors by /dev/null, so that no reader of a pipe waits for this process to close it.
 pub fn redirect_to_null(stdin: bool, stdout: bool, stderr: bool) -> io::Result<()> {
     let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
