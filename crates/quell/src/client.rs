@@ -54,7 +54,9 @@ fn is_adopted(own: &Stat, parent: &Stat) -> bool {
 /// Whether a process with this name and command line only waits for what it has started: `sh -c …`, a script, `npx …`.
 fn only_waits(name: &str, words: &[String]) -> bool {
     let is_option = |word: &&String| word.starts_with(['-', '+']);
-    if SHELLS.contains(&name.trim_start_matches('-')) {
+    // A script that is executed itself has its own name, and its shell is the first word.
+    let first = words.first().and_then(|word| word.rsplit('/').next()).unwrap_or_default();
+    if [name, first].iter().any(|name| SHELLS.contains(&name.trim_start_matches('-'))) {
         let interactive = words.iter().any(|word| word == "-i");
         return !interactive && words.iter().skip(1).any(|word| !is_option(&word));
     }
@@ -78,6 +80,7 @@ mod tests {
         for (name, line) in [
             ("sh", "sh -c quell"),
             ("dash", "/bin/sh /home/me/start-server"),
+            ("start-server", "/bin/sh ./start-server"),
             ("bash", "bash --norc -c quell"),
             ("npm exec quell", "npm exec quell wrap"),
             ("node", "node /usr/bin/npx quell"),

@@ -5,9 +5,9 @@ mod under_way;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use quell_core::{AskScope, Receipt, Signal, Verdict};
+use quell_core::{AskScope, ProcId, Receipt, Signal, Verdict};
 use quell_guard::Verb;
-use quell_store::KeeperRole;
+use quell_store::{JobDir, KeeperRole};
 
 use crate::recover::{Keepers, RecoveredBy, Standing, not_proven_dead, recover};
 use crate::{Error, Job, Result, record_stop, resolve};
@@ -26,6 +26,19 @@ const FIRST_SILENCE: Duration = Duration::from_millis(300);
 const LAST_LOOK: usize = 4;
 /// How many times the directory of a job that is being removed is looked for.
 const REMOVAL_LOOKS: usize = 500;
+
+/// Continues the keeper of a job if it was stopped by a signal. A standby does that too, but a job can stop both of its keepers, and
+/// then nothing would end it when its time is up or its owner exits. A front is left alone: Ctrl-Z may have stopped it.
+pub(crate) fn continue_stopped_keeper(job: &JobDir) {
+    let recorded = job.record().ok().and_then(|record| record.keeper);
+    let is_stopped =
+        |id: ProcId| quell_sys::stat(id.pid).is_ok_and(|stat| stat.start == id.start && stat.state == b'T');
+    if recorded.is_some_and(is_stopped) {
+        for keeper in job.keepers().into_iter().filter(|keeper| keeper.role == KeeperRole::Keeper) {
+            keeper.signal(Signal::CONT);
+        }
+    }
+}
 
 /// How to stop a job. The default asks it to end, and kills what is left after the job's own grace.
 ///

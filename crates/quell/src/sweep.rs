@@ -13,6 +13,7 @@ use serde::Serialize;
 use crate::recover::{
     Keepers, LostJob, RecoveredBy, Recovery, RecoveryCase, Survivors, recover, recover_locked,
 };
+use crate::stop::continue_stopped_keeper;
 use crate::view::JobView;
 use crate::{DryRun, Error, Result, index, resolve};
 
@@ -244,7 +245,12 @@ fn sweep_job(job: &JobDir, dry_run: bool) -> Look {
     let failed = |error: String| SweptJob { error: Some(error), ..SweptJob::new(job, SweepAction::Stop) };
     let lock = match job.liveness() {
         Ok(Liveness::Ended) => return Look::Over,
-        Ok(Liveness::Supervised) => return Look::Kept,
+        Ok(Liveness::Supervised) => {
+            if !dry_run {
+                continue_stopped_keeper(job);
+            }
+            return Look::Kept;
+        }
         Ok(Liveness::Finishing) if dry_run => return swept(SweptJob::new(job, SweepAction::Wait)),
         Ok(Liveness::Finishing) => {
             let mut waited = SweptJob::new(job, SweepAction::Wait);

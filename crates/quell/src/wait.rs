@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::keeper_client::KeeperClient;
 use crate::logs::regex;
+use crate::stop::continue_stopped_keeper;
 use crate::{Error, Interrupt, Job, JobState, JobView, Result};
 
 /// How long connecting to a keeper may take before its files are watched instead.
@@ -228,8 +229,9 @@ enum Changes {
 }
 
 impl Changes {
-    /// Connections are enough if only the end is waited for.
+    /// Connections are enough if only the end is waited for. A keeper that was stopped by a signal is continued.
     fn of(jobs: &[&Job], wanted: &WaitFor) -> Result<Self> {
+        jobs.iter().for_each(|job| continue_stopped_keeper(job.dir()));
         let connect =
             |job: &&Job| Some((job.id(), KeeperClient::connect_within(job.dir(), CONNECT_PATIENCE).ok()??));
         let connections = if wanted.is_end() { jobs.iter().map(connect).collect() } else { None };

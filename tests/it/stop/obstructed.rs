@@ -12,7 +12,7 @@ use std::{
 
 use quell_tests::{
     eventually,
-    evidence::verdict,
+    evidence::{cause, verdict},
     host::{Contain, NOBODY, Setting, User, am_root, has_program},
     jobs::Background,
     oracle::Process,
@@ -39,6 +39,33 @@ fn is_stopped(env: &TestEnv, job: &Background<'_>, done: &Finished, what: &str) 
     assert_ne!(verdict(&receipt), "survivors", "{what}: {receipt:#}");
     assert_eq!(job.state(), "ended", "{what}");
     assert!(done.took < STOP, "{what}: it took {:?}", done.took);
+}
+
+/// Both of its keepers are stopped, by the job: no process of quell's is left that could see that its time is up.
+#[test]
+fn a_job_that_stops_its_keepers_ends_in_time_once_another_command_looks_after_them() {
+    for setting in open_settings() {
+        for verb in ["sweep", "wait"] {
+            let what = format!("{verb}, {setting}");
+            let env = TestEnv::with(setting);
+            let script = "echo ready >$QUELL_TEST_READY; while [ ! -e go ]; do sleep 0.02; done
+                kill -STOP $(awk '{print $4}' /proc/$PPID/stat) $PPID; exec sleep $N";
+            let begin = env.start().args(["--contain", setting.contain.as_str(), "--timeout", "1s"]);
+            let job = begin.script(script).begin();
+            env.write("go", "");
+            let is_stopped = || {
+                ["keeper", "standby"]
+                    .iter()
+                    .all(|role| job.process(role).and_then(|it| it.state()) == Some('T'))
+            };
+            assert!(eventually(PATIENCE, is_stopped), "{what}");
+            let done = env.quell(verb).args((verb == "wait").then_some(job.id.as_str())).finish();
+            assert!(matches!(done.code(), Some(0 | 1)), "{what}: {:?} {}", done.code(), done.stderr);
+            assert!(job.wait_over(PATIENCE), "{what}: {}", job.state());
+            let receipt = job.receipt().expect("a receipt");
+            assert_eq!((cause(&receipt), verdict(&receipt)), ("timeout", "gone"), "{what}: {receipt:#}");
+        }
+    }
 }
 
 #[test]
