@@ -20,7 +20,7 @@ use crate::answer::{HttpFailure, success};
 use crate::pools;
 use crate::query::Query;
 use crate::route::{BodyKind, Pool, Route, Who};
-use crate::sessions::Origin;
+use crate::sessions::LoginOrigin;
 use crate::state::{Caller, Peer, State};
 
 /// How long a body may take to arrive.
@@ -118,7 +118,7 @@ fn authenticate(state: &State, route: &Route, parts: &Parts) -> Result<Caller, H
     }
 }
 
-fn find_token(state: &State, headers: &HeaderMap) -> Option<(String, TokenRole, Origin)> {
+fn find_token(state: &State, headers: &HeaderMap) -> Option<(String, TokenRole, LoginOrigin)> {
     let mut given = headers.get_all(AUTHORIZATION).iter();
     let (text, None) = (given.next()?.to_str().ok()?, given.next()) else { return None };
     let (scheme, token) = text.split_once(' ')?;

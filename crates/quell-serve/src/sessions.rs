@@ -18,13 +18,13 @@ const WRONG_A_SECOND: u32 = 10;
 
 /// What a login hangs on: it is over when this token is, and at the end of the session that it was made in, if there is one.
 #[derive(Clone)]
-pub struct Origin {
+pub struct LoginOrigin {
     /// The token on disk.
     pub token: String,
     until: Option<Instant>,
 }
 
-impl Origin {
+impl LoginOrigin {
     /// A token on disk itself.
     pub fn token(token: String) -> Self {
         Self { token, until: None }
@@ -41,9 +41,9 @@ impl Origin {
     }
 }
 
-impl std::fmt::Debug for Origin {
+impl std::fmt::Debug for LoginOrigin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Origin").field("until", &self.until).finish_non_exhaustive()
+        f.debug_struct("LoginOrigin").field("until", &self.until).finish_non_exhaustive()
     }
 }
 
@@ -51,7 +51,7 @@ struct Entry {
     secret: String,
     until: Instant,
     name: String,
-    origin: Origin,
+    origin: LoginOrigin,
 }
 
 impl std::fmt::Debug for Entry {
@@ -71,7 +71,7 @@ pub struct Sessions {
 
 impl Sessions {
     /// A new code, by the caller that `origin` stands for.
-    pub fn code(&self, origin: Origin) -> Result<String> {
+    pub fn code(&self, origin: LoginOrigin) -> Result<String> {
         let code = secret()?;
         let until = Instant::now() + CODE_LIFE;
         push(&self.codes, Entry { secret: code.clone(), until, name: String::new(), origin });
@@ -79,7 +79,7 @@ impl Sessions {
     }
 
     /// The session token for a code, which works no more, and what it hangs on. None if it never did.
-    pub fn exchange(&self, code: &str) -> Result<Option<(String, Origin)>> {
+    pub fn exchange(&self, code: &str) -> Result<Option<(String, LoginOrigin)>> {
         let mut codes = self.codes.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(at) = find(&codes, code) else { return Ok(None) };
         let made_with = codes.swap_remove(at).origin;
@@ -88,13 +88,13 @@ impl Sessions {
         let number = self.named.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1;
         let name = format!("browser-{number}");
         let until = Instant::now() + made_with.left();
-        let origin = Origin { until: Some(until), ..made_with };
+        let origin = LoginOrigin { until: Some(until), ..made_with };
         push(&self.sessions, Entry { secret: token.clone(), until, name, origin: origin.clone() });
         Ok(Some((token, origin)))
     }
 
     /// The name of the session with this token, and what it hangs on.
-    pub fn find(&self, token: &str) -> Option<(String, Origin)> {
+    pub fn find(&self, token: &str) -> Option<(String, LoginOrigin)> {
         let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
         find(&sessions, token).map(|at| (sessions[at].name.clone(), sessions[at].origin.clone()))
     }
@@ -139,8 +139,8 @@ fn find(entries: &[Entry], secret: &str) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn admin() -> Origin {
-        Origin::token("0".repeat(64))
+    fn admin() -> LoginOrigin {
+        LoginOrigin::token("0".repeat(64))
     }
 
     #[test]
@@ -161,7 +161,7 @@ mod tests {
         let (_, first) = sessions.exchange(&sessions.code(admin()).unwrap()).unwrap().unwrap();
         let (_, second) = sessions.exchange(&sessions.code(first.clone()).unwrap()).unwrap().unwrap();
         assert!(second.left() <= first.left() && !second.is_over());
-        let over = Origin { until: Some(Instant::now()), ..admin() };
+        let over = LoginOrigin { until: Some(Instant::now()), ..admin() };
         assert!(over.is_over() && over.left().is_zero());
     }
 

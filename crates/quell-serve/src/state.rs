@@ -14,7 +14,7 @@ use crate::gate::Hosts;
 use crate::hub::Hub;
 use crate::metrics::{Metrics, Requests};
 use crate::pools::Pools;
-use crate::sessions::{Origin, Sessions};
+use crate::sessions::{LoginOrigin, Sessions};
 use crate::stream_output::Readings;
 use crate::tokens::Tokens;
 use crate::vitals::SharedVitals;
@@ -90,23 +90,23 @@ impl State {
     }
 
     /// The caller's name, rights and origin by what it has sent as its token: one on disk, or that of a session.
-    pub fn find_token(&self, text: &str) -> Option<(String, TokenRole, Origin)> {
+    pub fn find_token(&self, text: &str) -> Option<(String, TokenRole, LoginOrigin)> {
         if let Some(token) = self.tokens.find(text) {
-            return Some((token.name, token.role, Origin::token(text.to_owned())));
+            return Some((token.name, token.role, LoginOrigin::token(text.to_owned())));
         }
         let (name, origin) = self.sessions.find(text)?;
         Some((name, self.role_of(&origin)?, origin))
     }
 
     /// The rights that a login has now; none if its token was removed or its session has ended.
-    pub fn role_of(&self, origin: &Origin) -> Option<TokenRole> {
+    pub fn role_of(&self, origin: &LoginOrigin) -> Option<TokenRole> {
         let token = self.tokens.find(&origin.token)?;
         (!origin.is_over()).then_some(token.role)
     }
 
     /// A code that logs a browser in, with the rights of `origin`; at the socket, with those of `serve/token`.
-    pub fn login_code(&self, origin: Option<Origin>) -> Result<String> {
-        let default = || self.tokens.default_text().map(Origin::token);
+    pub fn login_code(&self, origin: Option<LoginOrigin>) -> Result<String> {
+        let default = || self.tokens.default_text().map(LoginOrigin::token);
         let missing = || Error::BadValue("there is no token in serve/token: start the server again".into());
         self.sessions.code(origin.or_else(default).ok_or_else(missing)?)
     }
@@ -175,7 +175,7 @@ pub struct Caller {
     /// The name of its token; none at the socket.
     pub token: Option<String>,
     /// What its login hangs on; none at the socket.
-    pub origin: Option<Origin>,
+    pub origin: Option<LoginOrigin>,
     pub peer: Peer,
 }
 

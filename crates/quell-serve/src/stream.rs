@@ -25,7 +25,7 @@ use crate::call::{HttpCall, Reply};
 use crate::hub::{Bell, Subscription};
 use crate::pools;
 use crate::query::event_id;
-use crate::sessions::Origin;
+use crate::sessions::LoginOrigin;
 use crate::state::{self, State, StreamPlace};
 use crate::vitals::{self, Snapshot};
 
@@ -188,7 +188,7 @@ struct VitalsFeed {
 struct Pump {
     state: Arc<State>,
     /// What the caller's login hangs on; none at the socket.
-    origin: Option<Origin>,
+    origin: Option<LoginOrigin>,
     /// The number of the last event that was sent.
     next: u64,
     wants_events: bool,
