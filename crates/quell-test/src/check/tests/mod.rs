@@ -150,6 +150,9 @@ fn a_policy_can_allow_what_is_refused_with_a_scope() {
     let scope = &["tests"][..];
     for (allow, line, expected) in [
         ("-p", "pytest -p xdist tests", "ok"),
+        ("--foo", "npx --foo=x jest tests", "ok"),
+        ("--foo", "npx --foo -- jest tests", "ok"),
+        ("--foo", "npx --foo jest -w 2 tests", "PATH_OPTION"),
         ("-o pythonpath=*", "pytest -o pythonpath=src tests", "ok"),
         ("-p no:logging", "pytest -p no:logging tests", "ok"),
         ("-p no:logging", "pytest -p no:terminal tests", "OPTION_NOT_ALLOWED"),
