@@ -27,7 +27,7 @@ fn cwd() -> &'static Path {
         for name in ["tests/pkg", "tests_evil", "src", "pkg", "7", "logical", "term", "strict"] {
             fs::create_dir_all(path.join(name)).expect("mkdir");
         }
-        for name in ["pytest.ini", "tests/x.toml", "tests/x|.", "tests/[id].js"] {
+        for name in ["pytest.ini", "tests.js", "tests/x.toml", "tests/x|.", "tests/[id].js"] {
             fs::write(path.join(name), "").expect("a file");
         }
         fs::write(path.join("tests/a.py"), "class TestX(Case):\n    pass\n").expect("a file");
