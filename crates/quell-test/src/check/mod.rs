@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use quell_core::{Environment, JobRequest, Mode, ReportWords, TestTerms};
 use quell_guard::{BUILT_IN, Decision, GUIDE, TestPolicy, matches};
 
-use addopts::added_paths;
+use addopts::{AddedWords, added_words};
 use command::{check_commands, read_command, refuse_directory_changes};
 use options::read_options;
 use reports::check_output;
@@ -122,7 +122,8 @@ pub(crate) fn check(policy: &TestPolicy, plan: &TestPlan, cwd: &Path, home: &Pat
     }
     let (mut report, mut own_report) = (None, None);
     if command.runner == Runner::Pytest {
-        let (added, names_report) = added_paths(own, &paths, &variables, &rules)?;
+        let AddedWords { paths: added, names_report, names_importlib } =
+            added_words(own, &paths, &variables, &rules)?;
         let is_report = |word: &&PathWord| word.role == PathRole::Output("xml");
         let named = paths.iter().rfind(is_report).or(added.iter().rfind(is_report));
         report = named.map(|word| PathBuf::from(&word.path));
@@ -130,6 +131,9 @@ pub(crate) fn check(policy: &TestPolicy, plan: &TestPlan, cwd: &Path, home: &Pat
         own_report = is_free
             .then(|| ReportWords { at: command.args_start, words: OWN_REPORT.map(String::from).into() });
         paths.extend(added);
+        if is_scoped && names_importlib {
+            files::check_importlib(&command, &paths, &scope)?;
+        }
     }
     let reports = command.runner.reports(own);
     if let Some(junit) = &plan.junit {
