@@ -38,7 +38,7 @@ pub(crate) use scope::{PathRole, PathWord, Scope};
 use quell_guard::DecisionCode;
 
 use crate::runners::Runner;
-use crate::{TestPlan, files};
+use crate::{TestPlan, files, runners};
 
 /// The variable whose words pytest puts before those of its command line.
 pub(crate) const PYTEST_ADDOPTS: &str = "PYTEST_ADDOPTS";
@@ -175,7 +175,8 @@ pub(crate) fn check(policy: &TestPolicy, plan: &TestPlan, cwd: &Path, home: &Pat
     })
 }
 
-/// The paths among the runner's own words. Replaces backslashes in targets by slashes, see `with_slashes`.
+/// The paths among the runner's own words. Replaces backslashes in targets by slashes, see `with_slashes`, and with a narrow scope the
+/// targets of jest by patterns that match nothing else, see `anchored`.
 fn own_paths(command: &TestCommand, words: &mut [String], rules: &Rules<'_>) -> Checked<Vec<PathWord>> {
     let Some(table) = command.runner.table() else {
         // Without a scope there is nothing to check the words of an unknown command against.
@@ -197,11 +198,26 @@ fn own_paths(command: &TestCommand, words: &mut [String], rules: &Rules<'_>) -> 
         found.positional.remove(0);
     }
     let mut paths = found.paths;
+    let is_anchored =
+        command.runner == Runner::Jest && rules.scope.is_narrow() && !runners::reads_paths(own)?;
     for at in found.positional {
         let word = &mut own[at];
+        if is_anchored {
+            *word = runners::unanchored(word);
+        }
         let (path, name) = word.split_at(word.find("::").unwrap_or(word.len()));
         *word = with_slashes(path, &rules.scope.cwd) + name;
         paths.extend((table.parse_target)(word, rules)?);
+        if is_anchored {
+            *word = runners::anchored(word, rules)?;
+        }
+    }
+    if is_anchored {
+        for word in own.iter_mut() {
+            if let Some(pattern) = runners::pattern_in_option(word) {
+                *word = runners::anchored(pattern, rules)?;
+            }
+        }
     }
     let behind = behind.get(1..).unwrap_or_default();
     match table.program_options {

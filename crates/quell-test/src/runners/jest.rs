@@ -1,7 +1,7 @@
 //! jest and vitest.
 
 use super::RunnerTable;
-use crate::check::{Checked, NUMBER, OptionStyle, Options, PathRole, PathWord, Rules};
+use crate::check::{Checked, NUMBER, OptionStyle, Options, PathRole, PathWord, Rules, ambiguous, is_among};
 
 pub(super) const JEST: RunnerTable = RunnerTable {
     name: "jest",
@@ -93,4 +93,58 @@ pub(super) const VITEST: RunnerTable = RunnerTable {
 /// Positional words are patterns. With a narrow scope they must name an existing file or directory.
 fn pattern(word: &str, rules: &Rules<'_>) -> Checked<Vec<PathWord>> {
     Ok(vec![rules.path(word, PathRole::Target, rules.scope.is_narrow())?])
+}
+
+/// The characters that mean something in a regular expression.
+const SPECIAL: &str = r"\^$.|?*+()[]{}";
+
+/// The name and the value of an option, without the differences in spelling that jest ignores.
+fn option(word: &str) -> Option<(String, Option<&str>)> {
+    let (name, value) = word.split_once('=').map_or((word, None), |(name, value)| (name, Some(value)));
+    Some((name.strip_prefix("--")?.replace('-', "").to_lowercase(), value))
+}
+
+/// Whether jest reads its positional words as paths.
+pub(crate) fn reads_paths(own: &[String]) -> Checked<bool> {
+    let mut options = own.iter().filter_map(|word| option(word));
+    let Some((_, value)) = options.find(|(name, _)| name == "runtestsbypath") else { return Ok(false) };
+    if value.is_some() || own.iter().any(|word| pattern_in_option(word).is_some()) {
+        let reason = "with `--runTestsByPath` and these words a target may be a path or a pattern";
+        return ambiguous(reason, "write `--runTestsByPath` without a value, and only files");
+    }
+    Ok(true)
+}
+
+/// The pattern in `--testPathPattern=PATTERN`, or `--testPathPatterns=PATTERN` since version 30.
+pub(crate) fn pattern_in_option(word: &str) -> Option<&str> {
+    let (name, value) = option(word)?;
+    value.filter(|_| is_among("testpathpattern testpathpatterns", &name))
+}
+
+/// The pattern that matches a path, or what is below it if it is a directory, and nothing else. jest looks for its patterns anywhere in the
+/// absolute paths of files. It must be a word without an option: an older jest ignores `--testPathPatterns`, and runs everything.
+pub(crate) fn anchored(path: &str, rules: &Rules<'_>) -> Checked<String> {
+    let word = rules.path(path, PathRole::Target, true)?;
+    let path = rules.scope.cwd.join(&word.path);
+    let mut pattern = String::new();
+    for c in path.display().to_string().chars() {
+        pattern.extend(SPECIAL.contains(c).then_some('\\'));
+        pattern.push(c);
+    }
+    pattern.extend(path.is_dir().then_some('/'));
+    Ok(pattern)
+}
+
+/// The path in a pattern that `anchored` made; any other word as it is. The words of a test run are checked twice.
+pub(crate) fn unanchored(word: &str) -> String {
+    if !word.starts_with('/') {
+        return word.to_owned();
+    }
+    let mut path = String::new();
+    let mut chars = word.chars().peekable();
+    while let Some(c) = chars.next() {
+        let escaped = chars.next_if(|next| c == '\\' && SPECIAL.contains(*next));
+        path.push(escaped.unwrap_or(c));
+    }
+    path
 }

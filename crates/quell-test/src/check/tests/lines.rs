@@ -268,6 +268,10 @@ pub(super) const FOREIGN: &[(&str, &str)] = &[
     ("jest --config=evil/jest.config.js tests", "OPTION_NOT_ALLOWED"),
     ("jest --rootDir=tests --roots=.", "OPTION_NOT_ALLOWED"),
     ("jest --testPathPattern=src", "PATH_OUTSIDE_SCOPE"),
+    // Is the target a path or a pattern?
+    ("jest --runTestsByPath=false tests", "PATH_OPTION"),
+    ("jest --run-tests-by-path=true tests/a.py", "PATH_OPTION"),
+    ("jest --runTestsByPath --testPathPattern=tests", "PATH_OPTION"),
     // A file that is written could be code, or settings of quell.
     ("pytest tests --log-file=conftest.py", "PATH_PROTECTED"),
     ("pytest tests --log-file=.git/hooks/pre-commit", "PATH_PROTECTED"),

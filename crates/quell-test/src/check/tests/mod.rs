@@ -287,6 +287,54 @@ fn with_a_narrow_scope_no_target_of_jest_is_a_pattern_for_other_files() {
     }
 }
 
+/// jest compares its patterns with absolute paths: without this, `tests` would match every file of a project below a directory `tests`.
+#[test]
+fn with_a_narrow_scope_jest_gets_each_target_as_the_pattern_of_one_absolute_path() {
+    let dir = TempDir::new().expect("a directory");
+    let cwd = dir.path().canonicalize().expect("a path").join("tests/c++ (1)/a.pp");
+    fs::create_dir_all(cwd.join("tests/pkg")).expect("mkdir");
+    for name in ["tests/a.test.js", "tests/[id].js", "tests/["] {
+        fs::write(cwd.join(name), "").expect("a file");
+    }
+    let words_of = |words: Vec<OsString>, scope: &str| {
+        let plan = TestPlan {
+            scope: vec![scope.into()],
+            ..TestPlan::new(JobRequest::new(words, Background::default()))
+        };
+        check(&TestPolicy::default(), &plan, &cwd, Path::new("/none")).expect("allowed").words
+    };
+    let above = dir.path().canonicalize().expect("a path").display().to_string().replace('.', r"\.");
+    for (line, scope, expected) in [
+        ("npx jest tests", "tests", "npx jest ROOT/tests/"),
+        ("npx jest ./tests/a.test.js --ci", "tests", r"npx jest ROOT/tests/a\.test\.js --ci"),
+        (
+            "npx jest tests/pkg 'tests/[id].js' tests/[",
+            "tests",
+            r"npx jest ROOT/tests/pkg/ ROOT/tests/\[id\]\.js ROOT/tests/\[",
+        ),
+        // Only some versions of jest know each of these options.
+        ("npx jest --ci --testPathPattern=tests", "tests", "npx jest --ci ROOT/tests/"),
+        ("npx jest --test-path-patterns=tests", "tests", "npx jest ROOT/tests/"),
+        ("npx jest --rootDir=tests", "tests", "npx jest --rootDir=tests"),
+        ("npx jest --runTestsByPath tests/a.test.js", "tests", "npx jest --runTestsByPath tests/a.test.js"),
+        ("npx jest tests -t tests", "tests", "npx jest ROOT/tests/ -t tests"),
+        ("npx jest 'te.*'", ".", "npx jest 'te.*'"),
+        ("npx vitest run tests", "tests", "npx vitest run tests"),
+    ] {
+        let root = format!(r"{above}/tests/c\+\+ \(1\)/a\.pp");
+        let given: Vec<OsString> = shlex_split(line).into_iter().map(OsString::from).collect();
+        let expected: Vec<OsString> = expected
+            .split(' ')
+            .skip(1)
+            .map(|word| word.replace("ROOT", &root).replace('\'', "").into())
+            .collect();
+        let once = words_of(given, scope);
+        assert_eq!(once[1..], expected, "{line}");
+        // The keeper checks the same words again.
+        assert_eq!(words_of(once, scope)[1..], expected, "{line}");
+    }
+}
+
 #[test]
 fn the_values_of_a_scripts_options_are_checked_as_targets() {
     for line in ["tests/a.py --x=src/y", "sh tests/a.py -Csrc", "python3 tests/a.py --x=src"] {
