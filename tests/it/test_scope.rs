@@ -677,6 +677,58 @@ fn a_runner_writes_no_code_and_no_files_of_quell_or_git() {
 }
 
 #[test]
+fn a_report_with_a_default_name_replaces_no_other_file() {
+    let env = with_runners();
+    env.write("notes", "precious\n");
+    fs::create_dir_all(env.path("site")).expect("mkdir");
+    symlink(env.path("site"), env.path("htmlcov")).expect("a link");
+    symlink(env.path("site"), env.path("coverage")).expect("a link");
+    let links = ["coverage.xml", "coverage.json", "coverage.lcov", "lcov.info", "pytestdebug.log"];
+    for link in links {
+        symlink(env.path("notes"), env.path(link)).expect("a link");
+    }
+    fs::hard_link(env.path("notes"), env.path(".coverage")).expect("another name");
+    for line in [
+        "./pytest --cov-report=xml tests",
+        "./pytest --cov-report=xml:coverage.xml tests",
+        "./pytest tests --cov-report json",
+        "./pytest --cov-report=lcov tests",
+        "./pytest --cov-report=lcov:lcov.info tests",
+        "./pytest --cov-report=html tests",
+        "./pytest tests --debug",
+        "./pytest --cov=src tests",
+        "./pytest tests --cov",
+        "./python3 -m coverage run -m pytest tests",
+        "./jest tests --coverage",
+        "./vitest run tests --coverage",
+    ] {
+        let words: Vec<&str> = line.split(' ').collect();
+        for done in
+            [scoped(&env, &words).finish(), env.quell("test").args(["--json"]).command(&words).finish()]
+        {
+            assert_eq!(outcome(&done), "PATH_PROTECTED", "{line}: {}", done.stdout);
+            assert!(!env.path("ran").exists(), "{line}");
+        }
+    }
+    for name in links.into_iter().chain(["htmlcov", "coverage", ".coverage"]) {
+        fs::remove_file(env.path(name)).expect("the link");
+    }
+    env.write("coverage.xml", "<?xml version=\"1.0\" ?>\n<coverage version=\"7.6\">");
+    env.write(".coverage", "SQLite format 3");
+    put(&env, "htmlcov/index.html", "");
+    put(&env, "coverage/lcov-report/index.html", "");
+    for line in [
+        "./pytest --cov=src --cov-report=xml --cov-report=html --cov-report=term tests --debug",
+        "./jest tests --coverage",
+        "./jest tests --coverage --coverageDirectory=out",
+        "./vitest run tests --coverage",
+    ] {
+        let done = scoped(&env, &line.split(' ').collect::<Vec<_>>()).finish();
+        assert_eq!(outcome(&done), "pass", "{line}: {}", done.stdout);
+    }
+}
+
+#[test]
 fn files_of_pytest_that_quell_reads_in_another_way_are_refused() {
     let env = with_runners();
     let long = format!("[pytest]\n{}addopts = -p evil\n", "# x\n".repeat(1_300_000));

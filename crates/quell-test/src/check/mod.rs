@@ -22,7 +22,7 @@ use quell_core::{Environment, JobRequest, Mode, ReportWords, TestTerms};
 use quell_guard::{BUILT_IN, Decision, GUIDE, TestPolicy, matches};
 
 use addopts::{AddedWords, added_words};
-use command::{check_commands, read_command, refuse_directory_changes};
+use command::{check_commands, program_name, read_command, refuse_directory_changes};
 use options::read_options;
 use reports::check_output;
 use scope::{check_location, resolve, with_slashes};
@@ -30,7 +30,9 @@ use variables::is_runner_variable;
 use wrapper::{check_cargo_verb, check_wrappers, refuse_early_exit};
 
 pub(crate) use command::TestCommand;
-pub(crate) use options::{LOG, NEVER, NO_DOT, NUMBER, OptionStyle, Options, Rules, ambiguous, is_among};
+pub(crate) use options::{
+    COVERAGE, LOG, NEVER, NO_DOT, NUMBER, OptionStyle, Options, Rules, ambiguous, is_among,
+};
 pub(crate) use path::{check_target, printable};
 pub(crate) use reports::check_evidence;
 pub(crate) use scope::{PathRole, PathWord, Scope};
@@ -42,6 +44,9 @@ use crate::{TestPlan, files, runners};
 
 /// The variable whose words pytest puts before those of its command line.
 pub(crate) const PYTEST_ADDOPTS: &str = "PYTEST_ADDOPTS";
+
+/// The file that Python's coverage writes.
+pub(crate) const COVERAGE_DATA: &str = ".coverage";
 
 /// The options by which pytest writes a report for quell, without the path. `xunit1` has the file of each test.
 const OWN_REPORT: [&str; 2] = ["--override-ini=junit_family=xunit1", "--junitxml="];
@@ -138,6 +143,9 @@ pub(crate) fn check(policy: &TestPolicy, plan: &TestPlan, cwd: &Path, home: &Pat
     let reports = command.runner.reports(own);
     if let Some(junit) = &plan.junit {
         paths.push(rules.path(&utf8(junit)?, PathRole::Any, false)?);
+    }
+    if words.iter().take(command.args_start).any(|word| program_name(word) == "coverage") {
+        paths.push(PathWord { path: COVERAGE_DATA.into(), role: PathRole::Any, exists: false });
     }
     for word in &paths {
         let found = resolve(cwd, &word.path);
