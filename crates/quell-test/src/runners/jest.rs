@@ -1,5 +1,9 @@
 //! jest and vitest.
 
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+
 use super::RunnerTable;
 use crate::check::{Checked, NUMBER, OptionStyle, Options, PathRole, PathWord, Rules, ambiguous, is_among};
 
@@ -128,6 +132,10 @@ pub(crate) fn pattern_in_option(word: &str) -> Option<&str> {
 pub(crate) fn anchored(path: &str, rules: &Rules<'_>) -> Checked<String> {
     let word = rules.path(path, PathRole::Target, true)?;
     let path = rules.scope.cwd.join(&word.path);
+    if let Some(twin) = twin(&path, &rules.scope.cwd).filter(|twin| !rules.scope.contains(twin)) {
+        let reason = format!("jest ignores case, so that this target also matches `{}`", twin.display());
+        return ambiguous(reason, "rename one of them, or name files with --runTestsByPath");
+    }
     let mut pattern = String::new();
     for c in path.display().to_string().chars() {
         pattern.extend(SPECIAL.contains(c).then_some('\\'));
@@ -135,6 +143,17 @@ pub(crate) fn anchored(path: &str, rules: &Rules<'_>) -> Checked<String> {
     }
     pattern.extend(path.is_dir().then_some('/'));
     Ok(pattern)
+}
+
+/// A path that differs only in case from this one, or from a directory between it and `cwd`: the one nearest to `cwd`.
+fn twin(path: &Path, cwd: &Path) -> Option<PathBuf> {
+    let fold = |name: &OsStr| name.to_string_lossy().to_uppercase();
+    let twin = |path: &Path| {
+        let (dir, name) = (path.parent()?, path.file_name()?);
+        let mut entries = fs::read_dir(dir).ok()?.flatten().map(|entry| entry.file_name());
+        entries.find(|other| other != name && fold(other) == fold(name)).map(|other| dir.join(other))
+    };
+    path.ancestors().take_while(|dir| *dir != cwd && dir.starts_with(cwd)).filter_map(twin).last()
 }
 
 /// The path in a pattern that `anchored` made; any other word as it is. The words of a test run are checked twice.

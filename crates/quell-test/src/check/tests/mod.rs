@@ -336,6 +336,29 @@ fn with_a_narrow_scope_jest_gets_each_target_as_the_pattern_of_one_absolute_path
 }
 
 #[test]
+fn a_target_of_jest_is_refused_if_only_case_tells_it_from_files_outside_the_scope() {
+    let dir = TempDir::new().expect("a directory");
+    let cwd = dir.path().canonicalize().expect("a path");
+    for name in ["tests/unit", "tests/Unit", "Tests", "e2e", "Other"] {
+        fs::create_dir_all(cwd.join(name)).expect("mkdir");
+    }
+    for (target, scope, expected) in [
+        ("tests", "tests", "PATH_OPTION"),
+        ("tests/unit", "tests", "PATH_OPTION"),
+        ("e2e", "e2e", "ok"),
+        ("Tests", ".", "ok"),
+    ] {
+        let plan = TestPlan {
+            scope: vec![scope.into()],
+            ..TestPlan::new(JobRequest::new(["jest", target], Background::default()))
+        };
+        let checked = check(&TestPolicy::default(), &plan, &cwd, Path::new("/none"));
+        let decided = checked.map_or_else(|refusal| refusal.code.to_string(), |_| "ok".into());
+        assert_eq!(decided, expected, "{target} {scope}");
+    }
+}
+
+#[test]
 fn the_values_of_a_scripts_options_are_checked_as_targets() {
     for line in ["tests/a.py --x=src/y", "sh tests/a.py -Csrc", "python3 tests/a.py --x=src"] {
         assert_eq!(decide(line, &["tests"]), "PATH_OUTSIDE_SCOPE", "{line}");
