@@ -677,6 +677,58 @@ fn a_runner_writes_no_code_and_no_files_of_quell_or_git() {
 }
 
 #[test]
+fn a_report_with_a_default_name_replaces_no_other_file() {
+    let env = with_runners();
+    env.write("notes", "precious\n");
+    fs::create_dir_all(env.path("site")).expect("mkdir");
+    symlink(env.path("site"), env.path("htmlcov")).expect("a link");
+    symlink(env.path("site"), env.path("coverage")).expect("a link");
+    let links = ["coverage.xml", "coverage.json", "coverage.lcov", "lcov.info", "pytestdebug.log"];
+    for link in links {
+        symlink(env.path("notes"), env.path(link)).expect("a link");
+    }
+    fs::hard_link(env.path("notes"), env.path(".coverage")).expect("another name");
+    for line in [
+        "./pytest --cov-report=xml tests",
+        "./pytest --cov-report=xml:coverage.xml tests",
+        "./pytest tests --cov-report json",
+        "./pytest --cov-report=lcov tests",
+        "./pytest --cov-report=lcov:lcov.info tests",
+        "./pytest --cov-report=html tests",
+        "./pytest tests --debug",
+        "./pytest --cov=src tests",
+        "./pytest tests --cov",
+        "./python3 -m coverage run -m pytest tests",
+        "./jest tests --coverage",
+        "./vitest run tests --coverage",
+    ] {
+        let words: Vec<&str> = line.split(' ').collect();
+        for done in
+            [scoped(&env, &words).finish(), env.quell("test").args(["--json"]).command(&words).finish()]
+        {
+            assert_eq!(outcome(&done), "PATH_PROTECTED", "{line}: {}", done.stdout);
+            assert!(!env.path("ran").exists(), "{line}");
+        }
+    }
+    for name in links.into_iter().chain(["htmlcov", "coverage", ".coverage"]) {
+        fs::remove_file(env.path(name)).expect("the link");
+    }
+    env.write("coverage.xml", "<?xml version=\"1.0\" ?>\n<coverage version=\"7.6\">");
+    env.write(".coverage", "SQLite format 3");
+    put(&env, "htmlcov/index.html", "");
+    put(&env, "coverage/lcov-report/index.html", "");
+    for line in [
+        "./pytest --cov=src --cov-report=xml --cov-report=html --cov-report=term tests --debug",
+        "./jest tests --coverage",
+        "./jest tests --coverage --coverageDirectory=out",
+        "./vitest run tests --coverage",
+    ] {
+        let done = scoped(&env, &line.split(' ').collect::<Vec<_>>()).finish();
+        assert_eq!(outcome(&done), "pass", "{line}: {}", done.stdout);
+    }
+}
+
+#[test]
 fn files_of_pytest_that_quell_reads_in_another_way_are_refused() {
     let env = with_runners();
     let long = format!("[pytest]\n{}addopts = -p evil\n", "# x\n".repeat(1_300_000));
@@ -731,6 +783,18 @@ fn no_module_in_the_working_directory_replaces_a_runner_or_a_target() {
         ("coverage/index.html", "./python3 -m pytest tests", "pass"),
         ("tests.txt", "./python3 -m unittest tests.test_a", "pass"),
         ("pytest.py", "./pytest tests", "pass"),
+        // In this mode old versions of pytest also load the modules that have the names of the directories.
+        ("tests.py", "./python3 -m pytest --import-mode=importlib tests", "PATH_OUTSIDE_SCOPE"),
+        ("tests.py", "./python3 -m pytest --import-mode importlib tests/test_a.py", "PATH_OUTSIDE_SCOPE"),
+        (
+            "tests.so",
+            "./python3 -m coverage run -m pytest --import-mode=importlib tests",
+            "PATH_OUTSIDE_SCOPE",
+        ),
+        ("tests.pyc", "./uv run -m pytest --import-mode=importlib tests", "PATH_OUTSIDE_SCOPE"),
+        ("test_a.py", "./python3 -m pytest --import-mode=importlib tests", "pass"),
+        ("tests.py", "./python3 -m pytest --import-mode=prepend tests", "pass"),
+        ("tests.py", "./pytest --import-mode=importlib tests", "pass"),
     ] {
         let env = with_runners();
         put(&env, file, "");
@@ -749,6 +813,46 @@ fn no_module_in_the_working_directory_replaces_a_runner_or_a_target() {
     put(&env, "test/test_a.py", "");
     let words = ["./python3", "-m", "unittest", "test/test_a.py"];
     let done = env.quell("test").args(["--json", "--scope", "test"]).command(words).finish();
+    assert_eq!(outcome(&done), "PATH_OUTSIDE_SCOPE", "{}", done.stdout);
+}
+
+#[test]
+fn the_settings_of_pytest_do_not_load_a_module_in_place_of_a_directory() {
+    let mode = "[pytest]\naddopts = --import-mode=importlib\n";
+    let with_path = "[pytest]\naddopts = --import-mode=importlib\npythonpath = src .\n";
+    let line = "./python3 -m pytest tests";
+    for (settings, text, module, line, expected) in [
+        ("pytest.ini", mode, "tests.py", line, "PATH_OUTSIDE_SCOPE"),
+        ("pytest.ini", mode, "tests.py", "./python3 -m pytest tests -o addopts=", "pass"),
+        ("pytest.ini", mode, "tests.py", "./pytest tests", "pass"),
+        ("pytest.ini", "", "tests.py", line, "pass"),
+        // The names of modules begin below the directory that has the settings.
+        ("tests/pytest.ini", mode, "unit.py", line, "PATH_OUTSIDE_SCOPE"),
+        (
+            "tests/pytest.ini",
+            mode,
+            "unit/deep.py",
+            "./python3 -m pytest tests/unit/deep",
+            "PATH_OUTSIDE_SCOPE",
+        ),
+        ("tests/pytest.ini", mode, "unit/__init__.py", line, "PATH_OUTSIDE_SCOPE"),
+        ("pytest.ini", mode, "unit.py", line, "pass"),
+        // It adds these directories to the path of modules.
+        ("pytest.ini", with_path, "tests.py", "./pytest tests", "PATH_OUTSIDE_SCOPE"),
+        ("pytest.ini", with_path, "src/tests/__init__.py", "./pytest tests", "PATH_OUTSIDE_SCOPE"),
+        ("pytest.ini", with_path, "src/app/__init__.py", "./pytest tests", "pass"),
+    ] {
+        let env = with_runners();
+        put(&env, settings, text);
+        put(&env, module, "");
+        put(&env, "tests/unit/deep/test_u.py", "");
+        let done = scoped(&env, &line.split(' ').collect::<Vec<_>>()).finish();
+        assert_eq!(outcome(&done), expected, "{settings} {module} {line}: {}", done.stdout);
+    }
+    let env = with_runners();
+    put(&env, "tests.py", "");
+    let quell = scoped(&env, &["./python3", "-m", "pytest", "tests"]);
+    let done = quell.env("PYTEST_ADDOPTS", "--import-mode=importlib").finish();
     assert_eq!(outcome(&done), "PATH_OUTSIDE_SCOPE", "{}", done.stdout);
 }
 

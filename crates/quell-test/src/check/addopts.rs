@@ -11,14 +11,24 @@ use super::{Checked, PYTEST_ADDOPTS, Variables, utf8};
 use crate::files;
 use crate::runners::{Runner, clears_addopts, shlex_split};
 
-/// The paths in the words of `addopts` and PYTEST_ADDOPTS, and in `testpaths` if the command names no target; and whether any word, also of
-/// the command line, is about a report.
-pub(super) fn added_paths(
+/// The words that pytest adds, together with those of the command line.
+#[derive(Default)]
+pub(super) struct AddedWords {
+    /// The paths in the words of `addopts` and PYTEST_ADDOPTS, and in `testpaths` if the command names no target.
+    pub paths: Vec<PathWord>,
+    /// Whether any word is about a report.
+    pub names_report: bool,
+    /// Whether any word is about the mode `importlib`.
+    pub names_importlib: bool,
+}
+
+/// Checks the words that pytest adds to its `own`.
+pub(super) fn added_words(
     own: &[String],
     paths: &[PathWord],
     variables: &Variables,
     rules: &Rules<'_>,
-) -> Checked<(Vec<PathWord>, bool)> {
+) -> Checked<AddedWords> {
     let cwd = &rules.scope.cwd;
     let targets = paths.iter().filter(|word| word.role == PathRole::Target);
     let mut targets: Vec<PathBuf> = targets.map(|word| cwd.join(&word.path)).collect();
@@ -31,7 +41,9 @@ pub(super) fn added_paths(
         added.push((PathBuf::from(PYTEST_ADDOPTS), shlex_split(&utf8(words)?)));
     }
     let is_report = |word: &String| word.contains("junitxml") || word.contains("junit-xml");
+    let is_importlib = |word: &String| word.contains("importlib");
     let mut names_report = own.iter().any(is_report);
+    let mut names_importlib = own.iter().any(is_importlib);
     if !clears_addopts(own) {
         let of_files = files::pytest_setting(&targets, "addopts");
         // Without a scope the files are read only to see whether they name a report.
@@ -41,6 +53,7 @@ pub(super) fn added_paths(
     }
     for (file, words) in added {
         names_report |= words.iter().any(is_report);
+        names_importlib |= words.iter().any(is_importlib);
         let checked = check_added(&words, rules);
         found.extend(checked.map_err(|refusal| added_by(&file, *refusal))?);
     }
@@ -53,7 +66,7 @@ pub(super) fn added_paths(
             }
         }
     }
-    Ok((found, names_report))
+    Ok(AddedWords { paths: found, names_report, names_importlib })
 }
 
 /// Checks the words from one source. pytest puts them before the command line, so the last one must not take the next word as its value.

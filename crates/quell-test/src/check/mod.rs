@@ -21,8 +21,8 @@ use std::path::{Path, PathBuf};
 use quell_core::{Environment, JobRequest, Mode, ReportWords, TestTerms};
 use quell_guard::{BUILT_IN, Decision, GUIDE, TestPolicy, matches};
 
-use addopts::added_paths;
-use command::{check_commands, read_command, refuse_directory_changes};
+use addopts::{AddedWords, added_words};
+use command::{check_commands, program_name, read_command, refuse_directory_changes};
 use options::read_options;
 use reports::check_output;
 use scope::{check_location, resolve, with_slashes};
@@ -30,7 +30,9 @@ use variables::is_runner_variable;
 use wrapper::{check_cargo_verb, check_wrappers, refuse_early_exit};
 
 pub(crate) use command::TestCommand;
-pub(crate) use options::{LOG, NEVER, NO_DOT, NUMBER, OptionStyle, Options, Rules, ambiguous, is_among};
+pub(crate) use options::{
+    COVERAGE, LOG, NEVER, NO_DOT, NUMBER, OptionStyle, Options, Rules, ambiguous, is_among,
+};
 pub(crate) use path::{check_target, printable};
 pub(crate) use reports::check_evidence;
 pub(crate) use scope::{PathRole, PathWord, Scope};
@@ -38,10 +40,13 @@ pub(crate) use scope::{PathRole, PathWord, Scope};
 use quell_guard::DecisionCode;
 
 use crate::runners::Runner;
-use crate::{TestPlan, files};
+use crate::{TestPlan, files, runners};
 
 /// The variable whose words pytest puts before those of its command line.
 pub(crate) const PYTEST_ADDOPTS: &str = "PYTEST_ADDOPTS";
+
+/// The file that Python's coverage writes.
+pub(crate) const COVERAGE_DATA: &str = ".coverage";
 
 /// The options by which pytest writes a report for quell, without the path. `xunit1` has the file of each test.
 const OWN_REPORT: [&str; 2] = ["--override-ini=junit_family=xunit1", "--junitxml="];
@@ -122,7 +127,8 @@ pub(crate) fn check(policy: &TestPolicy, plan: &TestPlan, cwd: &Path, home: &Pat
     }
     let (mut report, mut own_report) = (None, None);
     if command.runner == Runner::Pytest {
-        let (added, names_report) = added_paths(own, &paths, &variables, &rules)?;
+        let AddedWords { paths: added, names_report, names_importlib } =
+            added_words(own, &paths, &variables, &rules)?;
         let is_report = |word: &&PathWord| word.role == PathRole::Output("xml");
         let named = paths.iter().rfind(is_report).or(added.iter().rfind(is_report));
         report = named.map(|word| PathBuf::from(&word.path));
@@ -130,10 +136,16 @@ pub(crate) fn check(policy: &TestPolicy, plan: &TestPlan, cwd: &Path, home: &Pat
         own_report = is_free
             .then(|| ReportWords { at: command.args_start, words: OWN_REPORT.map(String::from).into() });
         paths.extend(added);
+        if is_scoped && names_importlib {
+            files::check_importlib(&command, &paths, &scope)?;
+        }
     }
     let reports = command.runner.reports(own);
     if let Some(junit) = &plan.junit {
         paths.push(rules.path(&utf8(junit)?, PathRole::Any, false)?);
+    }
+    if words.iter().take(command.args_start).any(|word| program_name(word) == "coverage") {
+        paths.push(PathWord { path: COVERAGE_DATA.into(), role: PathRole::Any, exists: false });
     }
     for word in &paths {
         let found = resolve(cwd, &word.path);
@@ -171,7 +183,8 @@ pub(crate) fn check(policy: &TestPolicy, plan: &TestPlan, cwd: &Path, home: &Pat
     })
 }
 
-/// The paths among the runner's own words. Replaces backslashes in targets by slashes, see `with_slashes`.
+/// The paths among the runner's own words. Replaces backslashes in targets by slashes, see `with_slashes`, and with a narrow scope the
+/// targets of jest by patterns that match nothing else, see `anchored`.
 fn own_paths(command: &TestCommand, words: &mut [String], rules: &Rules<'_>) -> Checked<Vec<PathWord>> {
     let Some(table) = command.runner.table() else {
         // Without a scope there is nothing to check the words of an unknown command against.
@@ -193,11 +206,26 @@ fn own_paths(command: &TestCommand, words: &mut [String], rules: &Rules<'_>) -> 
         found.positional.remove(0);
     }
     let mut paths = found.paths;
+    let is_anchored =
+        command.runner == Runner::Jest && rules.scope.is_narrow() && !runners::reads_paths(own)?;
     for at in found.positional {
         let word = &mut own[at];
+        if is_anchored {
+            *word = runners::unanchored(word);
+        }
         let (path, name) = word.split_at(word.find("::").unwrap_or(word.len()));
         *word = with_slashes(path, &rules.scope.cwd) + name;
         paths.extend((table.parse_target)(word, rules)?);
+        if is_anchored {
+            *word = runners::anchored(word, rules)?;
+        }
+    }
+    if is_anchored {
+        for word in own.iter_mut() {
+            if let Some(pattern) = runners::pattern_in_option(word) {
+                *word = runners::anchored(pattern, rules)?;
+            }
+        }
     }
     let behind = behind.get(1..).unwrap_or_default();
     match table.program_options {

@@ -30,6 +30,8 @@ pub(crate) struct Options {
     pub choices: &'static [(&'static str, &'static str)],
     /// Options whose value is a path.
     pub paths: &'static [(&'static str, PathRole)],
+    /// Options that write a file or a directory whose name has a default, or `--option=value` if only that value does.
+    pub writes: &'static [(&'static str, &'static str, PathRole)],
     /// Options that can choose tests outside a narrow scope. They are also in one of the other lists.
     pub wide: &'static str,
     /// Options of plugins with a value in the next word. If the plugin is not installed, that word is a target.
@@ -42,6 +44,8 @@ pub(crate) const NUMBER: &str = "#";
 pub(crate) const NO_DOT: &str = "~";
 /// No value is harmless: the option loads code, or changes which files are written.
 pub(crate) const NEVER: &str = "";
+/// A file for the results of coverage.
+pub(crate) const COVERAGE: PathRole = PathRole::Output("cov info json lcov xml");
 /// A file for a log.
 pub(crate) const LOG: PathRole = PathRole::Output("log txt");
 
@@ -293,7 +297,7 @@ impl<'a> OptionReader<'a> {
         let is_plain = value.is_none_or(|value| value.chars().all(char::is_alphanumeric));
         let taken = value.is_none();
         let path = match kind {
-            Some(Kind::Flag) if is_plain => return Ok((None, false)),
+            Some(Kind::Flag) if is_plain => return Ok((self.written(""), false)),
             Some(Kind::Flag) | None => {
                 let path = self.unknown(value)?;
                 if table.style == OptionStyle::Camel && next_is_word && rules.scope.is_set() {
@@ -303,10 +307,22 @@ impl<'a> OptionReader<'a> {
                 return Ok((path, false));
             }
             Some(Kind::Path(role)) => Some(rules.option_path(option, self.value(value, next)?, role)?),
-            Some(Kind::Choice(choices)) => self.choice(choices, self.value(value, next)?, taken)?,
+            Some(Kind::Choice(choices)) => {
+                let value = self.value(value, next)?;
+                self.choice(choices, value, taken)?.or_else(|| self.written(value))
+            }
             Some(Kind::Value) => self.value(value, next).map(|_| None)?,
         };
         Ok((path, taken))
+    }
+
+    /// What the option writes: `xml:NAME`, or a default name for `xml`.
+    fn written(&self, value: &str) -> Option<PathWord> {
+        let (kind, name) = value.split_once(':').map_or((value, None), |(kind, name)| (kind, Some(name)));
+        let both = format!("{}={kind}", self.option);
+        let is_this = |listed: &str| self.table.lists(listed, self.option) || is_among(listed, &both);
+        let (_, path, role) = self.table.writes.iter().find(|(listed, ..)| is_this(listed))?;
+        Some(PathWord { path: name.unwrap_or(path).to_owned(), role: *role, exists: false })
     }
 
     /// Its value. The next word counts only if no runner reads it differently: pytest also looks for `-p` among the values and

@@ -1,5 +1,7 @@
 //! Checks commands that are not known runners, with a scope: scripts in the scope, and programs that the policy lists.
 
+use std::path::PathBuf;
+
 use quell_guard::{BUILT_IN, DecisionCode, GUIDE};
 
 use super::command::{base_name, not_a_runner, not_before_a_script, not_tests, program_name};
@@ -33,7 +35,11 @@ pub(super) fn script_paths(words: &[String], rules: &Rules<'_>) -> Checked<Vec<P
             let script =
                 rest.get(at).filter(|script| !script.starts_with('-') && !is_any_report(base_name(script)));
             let Some(script) = script else { return not_a_script(program, rest.get(at)) };
-            (vec![check_script(script, rules)?], &rest[at + 1..])
+            let script = check_script(script, rules)?;
+            if name == "node" {
+                check_extensions(&script, rules)?;
+            }
+            (vec![script], &rest[at + 1..])
         }
         None if is_wrapper(name) => return not_before_a_script(program),
         None if program.contains('/') => (vec![check_script(program, rules)?], rest),
@@ -67,6 +73,26 @@ fn check_script(script: &str, rules: &Rules<'_>) -> Checked<PathWord> {
         return refuse(DecisionCode::CommandNotAllowed, BUILT_IN, reason, "run the script itself");
     }
     Ok(word)
+}
+
+/// Refuses a directory beside which node finds a file: `node tests` runs `tests.js` if there is one, even with a slash at the end.
+fn check_extensions(script: &PathWord, rules: &Rules<'_>) -> Checked<()> {
+    let found = resolve(&rules.scope.cwd, &script.path);
+    if found.real.is_file() {
+        return Ok(());
+    }
+    let files = [".js", ".json", ".node"].map(|end| {
+        let mut file = found.written.clone().into_os_string();
+        file.push(end);
+        PathBuf::from(file)
+    });
+    let Some(file) = files.iter().find(|file| file.exists() && !rules.scope.contains_file(file)) else {
+        return Ok(());
+    };
+    let reason =
+        format!("node would run `{}`, which is outside the scope, before the directory", file.display());
+    let hint = "name the file to run, such as tests/index.js";
+    refuse(DecisionCode::PathOutsideScope, &rules.scope.rule, reason, hint)
 }
 
 /// Refuses an interpreter that is not told to run a script in the scope.

@@ -17,6 +17,8 @@ struct Wrapper {
 }
 
 const NPM: &str = "-y --yes --no --no-install --offline --prefer-offline -q --quiet -s --silent";
+const YARN: &str = "--offline --prefer-offline -q --quiet -s --silent";
+const PNPM: &str = "--offline --prefer-offline -s --silent";
 const UV: &str = "\
     --frozen --locked --offline --no-sync --all-extras --all-groups --dev --no-dev --only-dev --isolated --active \
     --exact -q --quiet -v --verbose --no-progress";
@@ -42,8 +44,8 @@ const WRAPPERS: &[Wrapper] = &[
     Wrapper { name: "npm", verbs: "exec x", flags: NPM, values: "" },
     Wrapper { name: "bun", verbs: "run x", flags: "--bun -b --silent", values: "" },
     Wrapper { name: "bunx", verbs: "", flags: "--bun -b --silent", values: "" },
-    Wrapper { name: "yarn", verbs: "run exec dlx", flags: NPM, values: "" },
-    Wrapper { name: "pnpm", verbs: "exec dlx", flags: NPM, values: "" },
+    Wrapper { name: "yarn", verbs: "run exec dlx", flags: YARN, values: "" },
+    Wrapper { name: "pnpm", verbs: "exec dlx", flags: PNPM, values: "" },
 ];
 
 /// Wrappers that can download the package that they run.
@@ -116,6 +118,13 @@ pub(super) fn check_wrappers(
 }
 
 impl Wrapper {
+    /// Whether npx takes the word after this option as its value, whatever npm knows about the option. npm would then read the options
+    /// of the runner as its own.
+    fn takes_next(&self, word: &str) -> bool {
+        let is_flag = is_among(self.flags, word) && word != "--no";
+        self.name == "npx" && !is_flag && !word.contains('=')
+    }
+
     /// The index of the command after its own arguments, which begin at `first`.
     fn skip(&self, words: &[String], first: usize, rules: &Rules<'_>) -> Checked<usize> {
         let mut at = first;
@@ -137,9 +146,20 @@ impl Wrapper {
                     }
                     1 + usize::from(value.is_none())
                 }
-                () if is_among(self.flags, word) || is_among(self.verbs, word) => 1,
-                () if word.starts_with('-') && rules.allows(option) => 1,
-                () if word.starts_with('-') => return rules.refuse_option(option, self.name),
+                () if is_among(self.verbs, word) => 1,
+                () if word.starts_with('-') => {
+                    if !is_among(self.flags, word) && !rules.allows(option) {
+                        return rules.refuse_option(option, self.name);
+                    }
+                    if self.takes_next(word) && words.get(at + 1).is_some_and(|next| !next.starts_with('-')) {
+                        let reason = format!("npx takes the word after `{}` as its value", printable(word));
+                        return ambiguous(
+                            reason,
+                            "write `--` before the runner, such as npx --no -- jest tests",
+                        );
+                    }
+                    1
+                }
                 () if self.name == "env" && value.is_some() => {
                     if (is_runner_variable(option) || locates_programs(option)) && !rules.allows(option) {
                         return rules.refuse_name(option, "variables");
@@ -158,13 +178,14 @@ impl Wrapper {
 }
 
 /// Checks the words from a wrapper that can download packages up to the runner. The runner must have its plain name or a version
-/// (`jest@29`): `jest@file:/x` and `owner/jest` can be any package.
+/// (`jest@29`): `jest@file:/x`, `jest@.x`, `jest@x.tgz` and `owner/jest` can be any package.
 fn check_package(runner: Runner, words: &[String]) -> Checked<()> {
     let (Some((name, before)), Some(wrapper)) = (words.split_last(), words.first()) else { return Ok(()) };
-    let own = if program_name(wrapper) == "uvx" { "pytest" } else { "jest vitest" };
-    let is_version =
-        |version: &str| version.chars().all(|c| c.is_ascii_alphanumeric() || ".-+^~".contains(c));
-    let (plain, version) = name.split_once('@').unwrap_or((name, ""));
+    let (own, is_version): (_, fn(&str) -> bool) = match program_name(wrapper) {
+        "uvx" => ("pytest", is_python_version),
+        _ => ("jest vitest", is_npm_version),
+    };
+    let (plain, version) = name.split_once('@').unwrap_or((name, "latest"));
     if !is_among(own, plain) || !is_version(version) || plain != runner.name() {
         return any_package(wrapper, name);
     }
@@ -173,6 +194,31 @@ fn check_package(runner: Runner, words: &[String]) -> Checked<()> {
         return ambiguous("npm also reads options after the command", hint);
     }
     Ok(())
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Whether npm and the like read a text after `jest@` as a version, a range or a tag. They read a text that begins with a dot or ends like an
+/// archive as a path, so that only digits may follow a dot.
+fn is_npm_version(text: &str) -> bool {
+    let is_name = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+    let is_part = |part: &str| match part.split_once('-') {
+        Some((number, name)) => is_number(number) && is_name(name),
+        None => part == "x" || is_number(part),
+    };
+    let is_tag = text.starts_with(|c: char| c.is_ascii_alphabetic()) && is_name(text);
+    is_tag || text.strip_prefix(['^', '~']).unwrap_or(text).split('.').all(is_part)
+}
+
+/// Whether uvx reads a text after `pytest@` as a version. It reads any other text as a path.
+fn is_python_version(text: &str) -> bool {
+    let is_early = |part: &str| {
+        let mut halves = ["a", "b", "rc"].into_iter().filter_map(|mark| part.split_once(mark));
+        halves.any(|(number, early)| is_number(number) && is_number(early))
+    };
+    text == "latest" || text.split('.').all(|part| is_number(part) || is_early(part))
 }
 
 /// `npx nice jest` runs a package called nice, so the runner must follow at once.

@@ -21,6 +21,7 @@ use crate::check::{Checked, PathRole, PathWord, Rules, TestCommand, Variables, r
 use crate::runners::Runner;
 
 pub(crate) use pytest_settings::pytest_setting;
+pub(crate) use python_modules::check_importlib;
 
 /// How large a settings file may be, in bytes.
 const MAX_SIZE: u64 = 4 << 20;

@@ -1,5 +1,6 @@
 //! pytest's settings. All files that pytest may choose are read, as the choice depends on its version.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use toml::de::DeValue;
@@ -50,6 +51,17 @@ fn parts(
         }
     }
     Ok(all)
+}
+
+/// Whether pytest may take a directory as its root, from which it derives the names of modules.
+pub(super) fn may_be_root(dir: &Path) -> bool {
+    let has_section = |name: &&str| {
+        let text = fs::read_to_string(dir.join(name)).unwrap_or_default();
+        ["[pytest", "[tool.pytest", "[tool:pytest"].iter().any(|section| text.contains(section))
+    };
+    let exists = |name: &&str| dir.join(name).exists();
+    ["pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", "setup.py"].iter().any(exists)
+        || FILES.iter().any(has_section)
 }
 
 /// Refuses a warning filter that makes Python load a module outside the scope: `error::package.Warning`.

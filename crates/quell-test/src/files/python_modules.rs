@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use quell_guard::{BUILT_IN, DecisionCode};
 
-use super::pytest_settings::{is_blank, is_line_end};
+use super::pytest_settings::{is_blank, is_line_end, may_be_root, pytest_setting};
 use super::read;
 use super::stdlib::MODULES;
-use crate::check::{Checked, Scope, TestCommand, is_among, refuse};
+use crate::check::{Checked, PathRole, PathWord, Scope, TestCommand, is_among, refuse};
 use crate::runners::Runner;
 
 /// Modules that `python -m` loads to run tests, other than Python's own. Names that begin with `pytest_` are plugins. `copy` and `pickle` of
@@ -22,8 +22,7 @@ const SCRIPTS: [&str; 2] = ["console_scripts", "gui_scripts"];
 
 /// Refuses modules in the working directory that would be loaded instead of those of the runner.
 pub(super) fn check_modules(command: &TestCommand, scope: &Scope) -> Checked<()> {
-    // Only `python -m RUNNER` looks in the working directory, not a runner that is called by its own name.
-    if command.args_start == command.runner_index + 1 {
+    if !is_module(command) {
         return Ok(());
     }
     for entry in entries(&scope.cwd) {
@@ -34,6 +33,58 @@ pub(super) fn check_modules(command: &TestCommand, scope: &Scope) -> Checked<()>
         if command.runner == Runner::Pytest {
             check_entry_points(scope, &entry)?;
         }
+    }
+    Ok(())
+}
+
+/// Whether the runner is called as `python -m RUNNER`. Only then Python looks for modules in the working directory.
+fn is_module(command: &TestCommand) -> bool {
+    command.args_start != command.runner_index + 1
+}
+
+/// Refuses modules that pytest loads with `--import-mode=importlib` before it has loaded a test: for `tests/unit/test_a.py` old versions
+/// (7.2, but not 8.4) load `tests` and `tests.unit`, wherever Python finds them.
+pub(crate) fn check_importlib(command: &TestCommand, paths: &[PathWord], scope: &Scope) -> Checked<()> {
+    let targets = paths.iter().filter(|word| word.role == PathRole::Target);
+    let targets: Vec<PathBuf> = targets.map(|word| scope.cwd.join(&word.path)).collect();
+    let mut places: Vec<PathBuf> =
+        Some(scope.cwd.clone()).filter(|_| is_module(command)).into_iter().collect();
+    for (file, dirs) in pytest_setting(&targets, "pythonpath")? {
+        let root = file.parent().unwrap_or(&scope.cwd);
+        places.extend(dirs.iter().map(|dir| root.join(dir)));
+    }
+    for target in &targets {
+        let dir = if target.is_dir() { target } else { target.parent().unwrap_or(target) };
+        for root in dir.ancestors().filter(|root| *root == scope.cwd || may_be_root(root)) {
+            let mut names = vec![dir.to_owned()];
+            if root == dir {
+                let below = fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+                names = below.filter(|path| path.is_dir()).collect();
+            }
+            for (place, name) in places.iter().flat_map(|place| names.iter().map(move |name| (place, name))) {
+                check_packages(scope, place, root, name)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Refuses modules in `place` that have the names of the directories from `root` to `dir`.
+fn check_packages(scope: &Scope, place: &Path, root: &Path, dir: &Path) -> Checked<()> {
+    let (mut place, mut own) = (place.to_owned(), root.to_owned());
+    for part in dir.strip_prefix(root).into_iter().flat_map(Path::components) {
+        let name = part.as_os_str().to_string_lossy();
+        own.push(part);
+        let found = find(&place, &name).filter(|found| *found != own && !scope.contains_file(found));
+        if let Some(found) = found {
+            let reason = format!(
+                "with --import-mode=importlib pytest may load `{}`, which is outside the scope",
+                found.display()
+            );
+            let hint = "rename that file, use a scope that contains it, or leave the option out";
+            return refuse(DecisionCode::PathOutsideScope, &scope.rule, reason, hint);
+        }
+        place.push(part);
     }
     Ok(())
 }

@@ -38,6 +38,7 @@ const OPTIONS: Options = Options {
         ),
     ],
     paths: &[("--manifest-path", PathRole::Target)],
+    writes: &[],
     wide: "-p --package --workspace --all",
     plugins: "",
 };
@@ -51,6 +52,7 @@ const LIBTEST: Options = Options {
     values: "--skip --format -Z",
     choices: &[("--test-threads --shuffle-seed", NUMBER), ("--color", "auto always never")],
     paths: &[],
+    writes: &[],
     wide: "",
     plugins: "",
 };

@@ -26,6 +26,7 @@ pub(super) const TABLE: RunnerTable = RunnerTable {
                 PathRole::Output("out cov prof pprof profile trace txt"),
             ),
         ],
+        writes: &[],
         wide: "",
         plugins: "",
     },

@@ -1,7 +1,11 @@
 //! jest and vitest.
 
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+
 use super::RunnerTable;
-use crate::check::{Checked, NUMBER, OptionStyle, Options, PathRole, PathWord, Rules};
+use crate::check::{Checked, NUMBER, OptionStyle, Options, PathRole, PathWord, Rules, ambiguous, is_among};
 
 pub(super) const JEST: RunnerTable = RunnerTable {
     name: "jest",
@@ -32,6 +36,7 @@ pub(super) const JEST: RunnerTable = RunnerTable {
             ("--outputFile", PathRole::Output("json")),
             ("--coverageDirectory", PathRole::OutputDir),
         ],
+        writes: &[("--coverage", "coverage", PathRole::OutputDir)],
         wide: "",
         plugins: "",
     },
@@ -81,6 +86,7 @@ pub(super) const VITEST: RunnerTable = RunnerTable {
             ("--outputFile", PathRole::Output("json xml html txt tap")),
             ("--coverage.reportsDirectory", PathRole::OutputDir),
         ],
+        writes: &[("--coverage --coverage.enabled", "coverage", PathRole::OutputDir)],
         wide: "",
         plugins: "",
     },
@@ -93,4 +99,73 @@ pub(super) const VITEST: RunnerTable = RunnerTable {
 /// Positional words are patterns. With a narrow scope they must name an existing file or directory.
 fn pattern(word: &str, rules: &Rules<'_>) -> Checked<Vec<PathWord>> {
     Ok(vec![rules.path(word, PathRole::Target, rules.scope.is_narrow())?])
+}
+
+/// The characters that mean something in a regular expression.
+const SPECIAL: &str = r"\^$.|?*+()[]{}";
+
+/// The name and the value of an option, without the differences in spelling that jest ignores.
+fn option(word: &str) -> Option<(String, Option<&str>)> {
+    let (name, value) = word.split_once('=').map_or((word, None), |(name, value)| (name, Some(value)));
+    Some((name.strip_prefix("--")?.replace('-', "").to_lowercase(), value))
+}
+
+/// Whether jest reads its positional words as paths.
+pub(crate) fn reads_paths(own: &[String]) -> Checked<bool> {
+    let mut options = own.iter().filter_map(|word| option(word));
+    let Some((_, value)) = options.find(|(name, _)| name == "runtestsbypath") else { return Ok(false) };
+    if value.is_some() || own.iter().any(|word| pattern_in_option(word).is_some()) {
+        let reason = "with `--runTestsByPath` and these words a target may be a path or a pattern";
+        return ambiguous(reason, "write `--runTestsByPath` without a value, and only files");
+    }
+    Ok(true)
+}
+
+/// The pattern in `--testPathPattern=PATTERN`, or `--testPathPatterns=PATTERN` since version 30.
+pub(crate) fn pattern_in_option(word: &str) -> Option<&str> {
+    let (name, value) = option(word)?;
+    value.filter(|_| is_among("testpathpattern testpathpatterns", &name))
+}
+
+/// The pattern that matches a path, or what is below it if it is a directory, and nothing else. jest looks for its patterns anywhere in the
+/// absolute paths of files. It must be a word without an option: an older jest ignores `--testPathPatterns`, and runs everything.
+pub(crate) fn anchored(path: &str, rules: &Rules<'_>) -> Checked<String> {
+    let word = rules.path(path, PathRole::Target, true)?;
+    let path = rules.scope.cwd.join(&word.path);
+    if let Some(twin) = twin(&path, &rules.scope.cwd).filter(|twin| !rules.scope.contains(twin)) {
+        let reason = format!("jest ignores case, so that this target also matches `{}`", twin.display());
+        return ambiguous(reason, "rename one of them, or name files with --runTestsByPath");
+    }
+    let mut pattern = String::new();
+    for c in path.display().to_string().chars() {
+        pattern.extend(SPECIAL.contains(c).then_some('\\'));
+        pattern.push(c);
+    }
+    pattern.extend(path.is_dir().then_some('/'));
+    Ok(pattern)
+}
+
+/// A path that differs only in case from this one, or from a directory between it and `cwd`: the one nearest to `cwd`.
+fn twin(path: &Path, cwd: &Path) -> Option<PathBuf> {
+    let fold = |name: &OsStr| name.to_string_lossy().to_uppercase();
+    let twin = |path: &Path| {
+        let (dir, name) = (path.parent()?, path.file_name()?);
+        let mut entries = fs::read_dir(dir).ok()?.flatten().map(|entry| entry.file_name());
+        entries.find(|other| other != name && fold(other) == fold(name)).map(|other| dir.join(other))
+    };
+    path.ancestors().take_while(|dir| *dir != cwd && dir.starts_with(cwd)).filter_map(twin).last()
+}
+
+/// The path in a pattern that `anchored` made; any other word as it is. The words of a test run are checked twice.
+pub(crate) fn unanchored(word: &str) -> String {
+    if !word.starts_with('/') {
+        return word.to_owned();
+    }
+    let mut path = String::new();
+    let mut chars = word.chars().peekable();
+    while let Some(c) = chars.next() {
+        let escaped = chars.next_if(|next| c == '\\' && SPECIAL.contains(*next));
+        path.push(escaped.unwrap_or(c));
+    }
+    path
 }

@@ -7,6 +7,7 @@ mod pytest;
 mod unittest;
 
 pub(crate) use cargo::{cargo_verb, is_official_toolchain};
+pub(crate) use jest::{anchored, pattern_in_option, reads_paths, unanchored};
 pub(crate) use pytest::{clears_addopts, shlex_split};
 
 use crate::check::{Checked, Options, PathWord, Rules, is_among};

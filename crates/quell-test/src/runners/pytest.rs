@@ -2,7 +2,8 @@
 
 use super::RunnerTable;
 use crate::check::{
-    Checked, LOG, NEVER, NO_DOT, NUMBER, OptionStyle, Options, PathRole, PathWord, Rules, check_target,
+    COVERAGE, COVERAGE_DATA, Checked, LOG, NEVER, NO_DOT, NUMBER, OptionStyle, Options, PathRole, PathWord,
+    Rules, check_target,
 };
 
 pub(super) const TABLE: RunnerTable = RunnerTable {
@@ -65,6 +66,15 @@ const OPTIONS: Options = Options {
         ("--benchmark-json= --json-report-file=", PathRole::Output("json")),
         ("--report-log=", PathRole::Output("json jsonl log")),
         ("--basetemp", PathRole::OutputDir),
+    ],
+    writes: &[
+        ("--debug", "pytestdebug.log", LOG),
+        ("--cov-report=xml", "coverage.xml", COVERAGE),
+        ("--cov-report=json", "coverage.json", COVERAGE),
+        ("--cov-report=lcov", "coverage.lcov", COVERAGE),
+        ("--cov-report=html", "htmlcov", PathRole::OutputDir),
+        ("--cov --cov-append", COVERAGE_DATA, PathRole::Any),
+        ("--cache-clear", ".pytest_cache", PathRole::Any),
     ],
     wide: "",
     plugins: "\

@@ -18,6 +18,7 @@ pub(super) const TABLE: RunnerTable = RunnerTable {
         values: "-k -p --pattern",
         choices: &[("--durations", NUMBER), ("-t --top-level-directory", ".")],
         paths: &[("-s --start-directory", PathRole::Target)],
+        writes: &[],
         wide: "",
         plugins: "",
     },

@@ -27,7 +27,7 @@ fn cwd() -> &'static Path {
         for name in ["tests/pkg", "tests_evil", "src", "pkg", "7", "logical", "term", "strict"] {
             fs::create_dir_all(path.join(name)).expect("mkdir");
         }
-        for name in ["pytest.ini", "tests/x.toml", "tests/x|.", "tests/[id].js"] {
+        for name in ["pytest.ini", "tests.js", "tests/x.toml", "tests/x|.", "tests/[id].js"] {
             fs::write(path.join(name), "").expect("a file");
         }
         fs::write(path.join("tests/a.py"), "class TestX(Case):\n    pass\n").expect("a file");
@@ -150,6 +150,9 @@ fn a_policy_can_allow_what_is_refused_with_a_scope() {
     let scope = &["tests"][..];
     for (allow, line, expected) in [
         ("-p", "pytest -p xdist tests", "ok"),
+        ("--foo", "npx --foo=x jest tests", "ok"),
+        ("--foo", "npx --foo -- jest tests", "ok"),
+        ("--foo", "npx --foo jest -w 2 tests", "PATH_OPTION"),
         ("-o pythonpath=*", "pytest -o pythonpath=src tests", "ok"),
         ("-p no:logging", "pytest -p no:logging tests", "ok"),
         ("-p no:logging", "pytest -p no:terminal tests", "OPTION_NOT_ALLOWED"),
@@ -281,6 +284,77 @@ fn with_a_narrow_scope_no_target_of_jest_is_a_pattern_for_other_files() {
     for line in ["jest 'tests/x|.'", "npx jest 'tests/x|.'", "jest '--testPathPattern=tests/x|.'"] {
         assert_eq!(decide(line, &["tests"]), "PATH_OPTION", "{line}");
         assert_eq!(decide(line, &["."]), "ok", "{line}");
+    }
+}
+
+/// jest compares its patterns with absolute paths: without this, `tests` would match every file of a project below a directory `tests`.
+#[test]
+fn with_a_narrow_scope_jest_gets_each_target_as_the_pattern_of_one_absolute_path() {
+    let dir = TempDir::new().expect("a directory");
+    let cwd = dir.path().canonicalize().expect("a path").join("tests/c++ (1)/a.pp");
+    fs::create_dir_all(cwd.join("tests/pkg")).expect("mkdir");
+    for name in ["tests/a.test.js", "tests/[id].js", "tests/["] {
+        fs::write(cwd.join(name), "").expect("a file");
+    }
+    let words_of = |words: Vec<OsString>, scope: &str| {
+        let plan = TestPlan {
+            scope: vec![scope.into()],
+            ..TestPlan::new(JobRequest::new(words, Background::default()))
+        };
+        check(&TestPolicy::default(), &plan, &cwd, Path::new("/none")).expect("allowed").words
+    };
+    let above = dir.path().canonicalize().expect("a path").display().to_string().replace('.', r"\.");
+    for (line, scope, expected) in [
+        ("npx jest tests", "tests", "npx jest ROOT/tests/"),
+        ("npx jest ./tests/a.test.js --ci", "tests", r"npx jest ROOT/tests/a\.test\.js --ci"),
+        (
+            "npx jest tests/pkg 'tests/[id].js' tests/[",
+            "tests",
+            r"npx jest ROOT/tests/pkg/ ROOT/tests/\[id\]\.js ROOT/tests/\[",
+        ),
+        // Only some versions of jest know each of these options.
+        ("npx jest --ci --testPathPattern=tests", "tests", "npx jest --ci ROOT/tests/"),
+        ("npx jest --test-path-patterns=tests", "tests", "npx jest ROOT/tests/"),
+        ("npx jest --rootDir=tests", "tests", "npx jest --rootDir=tests"),
+        ("npx jest --runTestsByPath tests/a.test.js", "tests", "npx jest --runTestsByPath tests/a.test.js"),
+        ("npx jest tests -t tests", "tests", "npx jest ROOT/tests/ -t tests"),
+        ("npx jest 'te.*'", ".", "npx jest 'te.*'"),
+        ("npx vitest run tests", "tests", "npx vitest run tests"),
+    ] {
+        let root = format!(r"{above}/tests/c\+\+ \(1\)/a\.pp");
+        let given: Vec<OsString> = shlex_split(line).into_iter().map(OsString::from).collect();
+        let expected: Vec<OsString> = expected
+            .split(' ')
+            .skip(1)
+            .map(|word| word.replace("ROOT", &root).replace('\'', "").into())
+            .collect();
+        let once = words_of(given, scope);
+        assert_eq!(once[1..], expected, "{line}");
+        // The keeper checks the same words again.
+        assert_eq!(words_of(once, scope)[1..], expected, "{line}");
+    }
+}
+
+#[test]
+fn a_target_of_jest_is_refused_if_only_case_tells_it_from_files_outside_the_scope() {
+    let dir = TempDir::new().expect("a directory");
+    let cwd = dir.path().canonicalize().expect("a path");
+    for name in ["tests/unit", "tests/Unit", "Tests", "e2e", "Other"] {
+        fs::create_dir_all(cwd.join(name)).expect("mkdir");
+    }
+    for (target, scope, expected) in [
+        ("tests", "tests", "PATH_OPTION"),
+        ("tests/unit", "tests", "PATH_OPTION"),
+        ("e2e", "e2e", "ok"),
+        ("Tests", ".", "ok"),
+    ] {
+        let plan = TestPlan {
+            scope: vec![scope.into()],
+            ..TestPlan::new(JobRequest::new(["jest", target], Background::default()))
+        };
+        let checked = check(&TestPolicy::default(), &plan, &cwd, Path::new("/none"));
+        let decided = checked.map_or_else(|refusal| refusal.code.to_string(), |_| "ok".into());
+        assert_eq!(decided, expected, "{target} {scope}");
     }
 }
 
