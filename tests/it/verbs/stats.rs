@@ -280,7 +280,7 @@ fn the_share_of_the_killed_is_told_with_the_numbers_that_it_is_made_of() {
     assert!(lost.process("keeper").expect("a keeper").signal("KILL"));
     assert!(lost.wait_over(PATIENCE), "{}", lost.state());
     let said = text(&env, &[]);
-    assert!(said.contains("  2: 1 of 2 jobs did not exit within their grace (50 %)"), "{said}");
+    assert!(said.contains("  2: 1 of 2 jobs did not exit within the grace (50 %)"), "{said}");
     let found = stats(&env, &[]);
     let numbers = (&found["killed"], &found["asked"], &found["asked_killed"], &found["kill_rate"]);
     assert_eq!(numbers, (&json!(2), &json!(2), &json!(1), &json!(0.5)), "{found:#}");

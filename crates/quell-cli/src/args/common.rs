@@ -109,7 +109,7 @@ pub struct JobArgs {
     /// Set a variable (repeatable)
     #[arg(long, value_name = "K=V", value_parser = parse_assignment)]
     pub env: Vec<(String, String)>,
-    /// Set variables from a file, one K=V per line, without quotes or `export`; --env overrides it
+    /// Set variables from a file: lines K=V, quotes kept; --env overrides it
     #[arg(long, value_name = "FILE")]
     pub env_file: Vec<PathBuf>,
     /// Start with an empty environment

@@ -83,7 +83,7 @@ fn about_jobs(stats: &Stats) -> Vec<(&'static str, Cell)> {
     let rate = stats.kill_rate.map(|rate| {
         let (killed, asked) = (stats.asked_killed, stats.asked);
         format!(
-            ": {killed} of {} did not exit within their grace ({})",
+            ": {killed} of {} did not exit within the grace ({})",
             render::count(asked, "job", "jobs"),
             percent(rate)
         )
@@ -103,7 +103,7 @@ fn about_jobs(stats: &Stats) -> Vec<(&'static str, Cell)> {
     }
     if let Some(share) = stats.grace_share {
         let [half, most] = [share.median, share.p90].map(percent);
-        row("grace used", format!("half used {half} or less of it, 9 in 10 used {most} or less"));
+        row("grace used", format!("half used {half} or less, 9 in 10 used {most} or less"));
     }
     rows
 }
