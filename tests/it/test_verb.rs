@@ -230,7 +230,7 @@ fn a_large_output_is_cut_to_its_head_and_tail() {
 }
 
 #[test]
-fn a_report_in_junits_xml_is_counted_unless_it_is_old_or_damaged() {
+fn a_report_that_is_missing_old_or_damaged_is_an_error() {
     let env = test_env();
     let good =
         "<testsuite><testcase classname='a' name='x'/><testcase name='y'><failure/></testcase></testsuite>";
@@ -251,19 +251,28 @@ fn a_report_in_junits_xml_is_counted_unless_it_is_old_or_damaged() {
     let (code, old) = run("exit 0");
     assert_eq!(
         (code, &old["status"], &old["counts"]["source"]),
-        (Some(0), &json!("pass"), &json!("exit_code")),
+        (Some(125), &json!("error"), &json!("exit_code")),
         "{old:#}"
     );
+    assert_eq!(old["reason"], "the command exited with 0, but its report can't be used");
+    assert_eq!(strings(&old["problems"]), ["the report report.xml can't be used: it is from before the run"]);
     assert_eq!(
         (&old["junit"]["used"], &old["junit"]["problem"]),
         (&json!(false), &json!("it is from before the run"))
     );
     let (code, cut) = run(&write(half, 7));
-    assert_eq!((code, &cut["status"], &cut["exit_code"]), (Some(1), &json!("fail"), &json!(7)), "{cut:#}");
+    assert_eq!((code, &cut["status"], &cut["exit_code"]), (Some(125), &json!("error"), &json!(7)), "{cut:#}");
     assert_eq!((&cut["counts"]["complete"], &cut["counts"]["passed"]), (&json!(false), &json!(1)), "{cut:#}");
     assert!(cut["junit"]["problem"].is_string(), "{cut:#}");
     let (code, none) = run("rm report.xml");
-    assert_eq!((code, &none["junit"]["used"]), (Some(0), &json!(false)), "{none:#}");
+    assert_eq!((code, &none["junit"]["used"]), (Some(125), &json!(false)), "{none:#}");
+    let done = env.quell("test").args(["--junit", "report.xml"]).sh("exit 0").finish();
+    assert_eq!(done.code(), Some(125), "{}", done.stdout);
+    assert!(
+        done.stdout.contains("  the report report.xml can't be used: it does not exist\n"),
+        "{}",
+        done.stdout
+    );
     fits("a run with a report", &cut);
 }
 
@@ -468,7 +477,7 @@ fn xml_that_is_not_a_report_is_not_counted() {
     let script = "echo '<html></html>' >report.xml";
     let done = env.quell("test").args(["--json", "--junit", "report.xml"]).sh(script).finish();
     let data = data(&done);
-    assert_eq!((done.code(), &data["counts"]["source"]), (Some(0), &json!("exit_code")), "{data:#}");
+    assert_eq!((done.code(), &data["counts"]["source"]), (Some(125), &json!("exit_code")), "{data:#}");
     assert_eq!(
         (&data["junit"]["used"], &data["junit"]["problem"]),
         (&json!(false), &json!("it is not a report of tests")),
@@ -623,6 +632,19 @@ fn a_run_of_pytest_or_unittest_without_a_test_is_an_error() {
             status(&[&["pytest-3", "-p", "no:cacheprovider", "tests"], words].concat());
         assert_eq!((code, &status), (Some(0), &json!("pass")), "{words:?} {reason}");
     }
+}
+
+#[test]
+fn the_tests_of_unittest_are_counted_and_the_failed_ones_named() {
+    let env = test_env();
+    let text = "import unittest\nclass TestIt(unittest.TestCase):\n    def test_a(self): self.fail()\n    def test_b(self): pass\n";
+    env.write("tests/test_fail.py", text);
+    let words = ["python3", "-m", "unittest", "tests/test_fail.py"];
+    let done = env.quell("test").args(["--json"]).env("PYTHONDONTWRITEBYTECODE", "1").command(words).finish();
+    let data = data(&done);
+    let counts = json!({ "passed": 1, "failed": 1, "skipped": 0, "errors": 0, "complete": true, "source": "unittest" });
+    assert_eq!((done.code(), &data["counts"]), (Some(1), &counts), "{data:#}");
+    assert_eq!(strings(&data["failed_tests"]), ["tests.test_fail.TestIt.test_a"]);
 }
 
 #[test]

@@ -112,6 +112,8 @@ mod linux {
     use quell_guard::{Error as Host, Verb};
     use quell_setup::Error as SetupError;
 
+    use crate::output::SEE_HELP;
+
     use super::exit::{FAILED, NO, NOT_FOUND, NOT_PROVEN_DEAD, REFUSED, TIMED_OUT, USAGE};
     use super::start_row;
 
@@ -179,7 +181,7 @@ mod linux {
             Error::NotRead { .. } => {
                 (TIMED_OUT, "send the rest when the program reads again, or wait longer")
             }
-            Error::BadValue(_) => (USAGE, "see --help"),
+            Error::BadValue(_) => (USAGE, SEE_HELP),
             Error::Variable { hint, .. }
             | Error::UnknownVariable { hint, .. }
             | Error::Config { hint, .. } => (USAGE, hint.as_str()),
@@ -250,7 +252,7 @@ mod linux {
             }
             SetupError::Io { error, .. } => (FAILED, io_hint(error)),
             SetupError::Guard(error) => host_row(error),
-            _ => (FAILED, "see --help"),
+            _ => (FAILED, SEE_HELP),
         };
         let body = super::said(error.code(), error.to_string(), hint);
         (exit_code, ErrorBody { retryable: error.is_retryable(), ..body })
@@ -263,6 +265,7 @@ mod linux {
             }
             ErrorKind::NotFound => "check that it is there",
             ErrorKind::IsADirectory => "name a file in it",
+            ErrorKind::NotADirectory => "a file is where a directory must be",
             ErrorKind::PermissionDenied => "check that it is yours and that you may use it",
             ErrorKind::AddrInUse => "another process listens there: choose another --port, or use --no-tcp",
             ErrorKind::ResourceBusy => "`quell serve --status` shows where it listens",

@@ -35,6 +35,9 @@ fn hide_in(value: &mut Value) {
     masks.iter().for_each(|mask| mask.apply_to_json(value));
 }
 
+/// The hint that is shown as `see quell VERB --help`.
+pub const SEE_HELP: &str = "see --help";
+
 /// How many characters of an error are shown.
 const LONGEST: usize = 4000;
 
@@ -52,7 +55,9 @@ fn shortened(text: String) -> String {
 /// Prints an error and returns its exit code. With `json` it goes to stdout as an envelope, else, or if that can't be written,
 /// to stderr.
 pub fn fail(verb: &str, json: bool, code: u8, error: &ErrorBody) -> ExitCode {
-    let [message, hint] = [&error.message, &error.hint].map(|text| shortened(hidden(text)));
+    let see = format!("see `quell {verb} --help`");
+    let hint = if error.hint == SEE_HELP { &see } else { &error.hint };
+    let [message, hint] = [&error.message, hint].map(|text| shortened(hidden(text)));
     let mut error = ErrorBody { message, hint, ..error.clone() };
     hide_in(&mut error.details);
     let said = json

@@ -106,10 +106,10 @@ pub fn headline(receipt: &Receipt) -> String {
         let count = times.len();
         match (times.first(), times.last()) {
             (Some(least), Some(most)) if least == most => {
-                let _ = write!(line, " ({count} still running after {})", format_duration(*most));
+                let _ = write!(line, " ({count} still running after {})", grace_words(*most));
             }
             (Some(least), Some(most)) => {
-                let (least, most) = (format_duration(*least), format_duration(*most));
+                let (least, most) = (grace_words(*least), grace_words(*most));
                 let _ = write!(line, " ({count} still running after {least} to {most})");
             }
             _ => {}
@@ -126,12 +126,13 @@ pub fn headline(receipt: &Receipt) -> String {
     line
 }
 
-/// What became of processes that were still running when the command had exited, and how to keep them.
+/// What became of processes that were still running when the command had exited, and how to change that.
 pub fn outlived(count: u64) -> String {
-    let were = if count == 1 { "was" } else { "were" };
-    let them = if count == 1 { "it" } else { "them" };
+    let (were, them) = if count == 1 { ("was", "it") } else { ("were", "them") };
     let count = processes(usize::try_from(count).unwrap_or(usize::MAX));
-    format!("{count} outlived the command and {were} stopped (use --until tree to keep {them})")
+    format!(
+        "{count} outlived the command and {were} stopped (--until tree waits for {them}, --leak keep lets {them} run)"
+    )
 }
 
 fn processes(count: usize) -> String {
@@ -147,8 +148,19 @@ fn grace_given(receipt: &Receipt, member: &Member) -> Duration {
     let own = receipt.steps.iter().find(was_asked).map(|step| step.moment.at);
     let used = own.and_then(|ask| Some(receipt.time_of(StepKind::Kill)? - ask)).or(used);
     let given = used.map_or(asked, |used| used.min(asked));
-    // Rounded: the clock's last digits say nothing about the process.
-    Duration::try_from_secs_f64((given.max(0.0) * 100.0).round() / 100.0).unwrap_or(Duration::MAX)
+    // Rounded: the clock's last digits say nothing about the process. Under 10 ms they are most of the grace.
+    let step = if given < 0.01 { 1e4 } else { 100.0 };
+    Duration::try_from_secs_f64((given.max(0.0) * step).round() / step).unwrap_or(Duration::MAX)
+}
+
+/// A grace in words: `5s`, `2ms`, `0.5ms`.
+pub fn grace_words(grace: Duration) -> String {
+    // A receipt has seconds, which are not exact in nanoseconds.
+    let grace = Duration::from_micros(u64::try_from((grace.as_nanos() + 500) / 1000).unwrap_or(u64::MAX));
+    if grace.subsec_micros().is_multiple_of(1000) || grace >= Duration::from_millis(10) {
+        return format_duration(grace);
+    }
+    format!("{}ms", grace.as_micros() as f64 / 1000.0)
 }
 
 fn ask_signal(receipt: &Receipt) -> Option<String> {
@@ -211,7 +223,7 @@ fn fate(receipt: &Receipt, member: &Member, signal: &str, root_sid: u32) -> Stri
         },
         Fate::ExitedOnAsk => format!("exited on {signal}"),
         Fate::KilledAfterGrace => {
-            format!("still running after {}, killed", format_duration(grace_given(receipt, member)))
+            format!("still running after {}, killed", grace_words(grace_given(receipt, member)))
         }
         Fate::Killed => "killed".to_owned(),
         Fate::Ended => "ended".to_owned(),
@@ -294,6 +306,14 @@ mod tests {
         }
         let wide = shorten(&format!("sh -c {}", "日本語".repeat(20)), 40);
         assert!((37..=40).contains(&width(&wide)) && wide.contains('…'), "{wide}");
+    }
+
+    #[test]
+    fn a_short_grace_is_shown_as_what_it_was() {
+        let words = |seconds: f64| grace_words(Duration::from_secs_f64(seconds));
+        let shown = [0.0005, 0.0015, 0.002, 0.01, 0.3, 1.5, 5.0].map(words);
+        assert_eq!(shown, ["0.5ms", "1.5ms", "2ms", "10ms", "300ms", "1.5s", "5s"]);
+        assert_eq!(grace_words(Duration::from_nanos(1_999_999)), "2ms");
     }
 
     #[test]

@@ -173,6 +173,12 @@ pub fn describe_request(cause: Cause, actor: &Actor) -> String {
         Actor::Client { pid, .. } => format!("asked by pid {pid}"),
         Actor::Owner { pid, command } => format!("its owner {command} (pid {pid}) is gone"),
         Actor::Kernel => "the terminal hung up".into(),
-        Actor::Program | Actor::Quell | Actor::Unknown => format!("{cause:?}"),
+        Actor::Program | Actor::Quell | Actor::Unknown => match cause {
+            Cause::OwnerGone => "its owner is gone".into(),
+            Cause::FrontLost => "its front was killed".into(),
+            Cause::InputClosed => "the client closed its input".into(),
+            Cause::Timeout => "its time was up".into(),
+            other => format!("{other:?}"),
+        },
     }
 }

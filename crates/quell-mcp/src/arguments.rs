@@ -27,7 +27,8 @@ pub fn read<T: DeserializeOwned>(tool: &Tool, given: JsonObject) -> Result<T, To
             arguments.insert(name.clone(), fit(&name, wanted, value)?);
         }
     }
-    serde_json::from_value(Value::Object(arguments)).map_err(|error| ToolFailure::argument(error.to_string()))
+    serde_json::from_value(Value::Object(arguments))
+        .map_err(|error| ToolFailure::argument(format!("{}: {error}", tool.name)))
 }
 
 fn fit(name: &str, wanted: &Value, value: Value) -> Result<Value, ToolFailure> {

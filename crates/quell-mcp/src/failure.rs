@@ -1,6 +1,6 @@
 //! Why a tool call failed, as the model reads it.
 
-use quell::binary::BUILT_IN;
+use quell::binary::{BUILT_IN, printable};
 use quell::{Decision, Error, ErrorBody, JobId, StartError};
 use rmcp::model::{CallToolResult, ContentBlock};
 
@@ -88,6 +88,14 @@ fn hint(error: &Error, hint_for: fn(&Error) -> String) -> String {
 
 /// What a refusal says besides its reason.
 fn refusal(decision: &Decision) -> String {
+    if decision.rule == BUILT_IN && decision.code.as_str().starts_with("PATH_") {
+        let cwd = std::env::current_dir().unwrap_or_else(|_| ".".into());
+        let hint = if decision.hint.is_empty() { String::new() } else { format!("{}; ", decision.hint) };
+        return format!(
+            "{hint}correct the path and call the tool again; the working directory is {}",
+            printable(&cwd.display().to_string())
+        );
+    }
     let rule = if decision.rule == BUILT_IN { "a built-in rule" } else { &decision.rule };
     let hint =
         if decision.hint.is_empty() { String::new() } else { format!("; for the user: {}", decision.hint) };

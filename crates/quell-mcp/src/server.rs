@@ -244,7 +244,8 @@ impl ServerHandler for Server {
                 None,
             ));
         }
-        Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None))
+        let unknown = format!("there is no method `{}`", request.method);
+        Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, unknown, None))
     }
 
     async fn complete(

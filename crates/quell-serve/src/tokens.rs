@@ -124,7 +124,7 @@ fn read_added(path: &Path) -> Result<Added> {
         file: path.to_owned(),
         line: 0,
         message: error.message().to_owned(),
-        hint: "mend it, or remove it and add the tokens again".into(),
+        hint: "correct it, or remove it and add the tokens again".into(),
     })
 }
 

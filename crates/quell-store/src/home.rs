@@ -73,7 +73,11 @@ impl Home {
         if found.uid() != quell_sys::uid() {
             return Err(foreign(found.uid()));
         }
-        if !found.is_dir() || found.mode() & 0o022 == 0 {
+        if !found.is_dir() {
+            let why = "it is not a directory: set QUELL_HOME to one of your own";
+            return Err(io::Error::new(io::ErrorKind::NotADirectory, why));
+        }
+        if found.mode() & 0o022 == 0 {
             return Ok(Some(found));
         }
         let is_empty = || Ok::<bool, io::Error>(fs::read_dir(&self.dir)?.next().is_none());
@@ -84,7 +88,12 @@ impl Home {
                 return Ok(Some(found));
             }
         }
-        let open = format!("others can write there (mode {:o}): chmod go-w", found.mode() & 0o7777);
+        let remedy = match found.mode() & 0o1002 {
+            // A shared directory such as /tmp must not be closed to the others.
+            0o1002 => "set QUELL_HOME to a directory of your own",
+            _ => "chmod go-w",
+        };
+        let open = format!("others can write there (mode {:o}): {remedy}", found.mode() & 0o7777);
         Err(io::Error::new(io::ErrorKind::PermissionDenied, open))
     }
 

@@ -26,6 +26,8 @@ pub(crate) struct TestRun {
     /// Whether quell tells pytest to write a report into the job's directory.
     has_own_report: bool,
     junit: Option<ReportFile>,
+    /// Whether the caller named the report, so that a run without it is an error.
+    is_report_required: bool,
     max_output: u64,
 }
 
@@ -42,7 +44,8 @@ impl TestRun {
             request.env.set.push(("PYTHONUNBUFFERED".into(), "1".into()));
         }
         let junit = junit.map(|file| ReportFile::before_run(cwd, file));
-        Self { request, runner, reports, has_own_report, junit, max_output: plan.max_output }
+        let (is_report_required, max_output) = (plan.junit.is_some(), plan.max_output);
+        Self { request, runner, reports, has_own_report, junit, is_report_required, max_output }
     }
 
     /// Runs the command to its end. On an error the job is stopped.
@@ -97,8 +100,12 @@ impl TestRun {
         } else if let Some(junit) = self.junit {
             let (mut report, counted) = junit.read();
             report.used = found.use_report(counted, "junit");
+            if let Some(problem) = &report.problem {
+                answer.problems.push(format!("the report {} can't be used: {problem}", report.file));
+            }
             answer.junit = Some(report);
         }
+        let has_report = answer.junit.as_ref().is_none_or(|report| report.problem.is_none());
         answer.take_receipt(&receipt, &followed);
         (answer.status, answer.reason) = status(&FinishedRun {
             runner: self.runner,
@@ -106,6 +113,7 @@ impl TestRun {
             exited_by_itself: followed.exited_by_itself,
             leaked: answer.leaked.len(),
             is_leak_failure: self.request.leak == Leak::Fail,
+            lacks_report: self.is_report_required && !has_report,
             found: &found,
         });
         answer.receipt = Some(receipt);
@@ -157,7 +165,9 @@ impl TestAnswer {
         let texts = [&mut self.cwd, &mut self.reason];
         let error = self.error.iter_mut().flat_map(|error| [&mut error.message, &mut error.hint]);
         let junit = self.junit.iter_mut().map(|report| &mut report.file);
-        for text in texts.into_iter().chain(error).chain(junit).chain(&mut self.scope) {
+        for text in
+            texts.into_iter().chain(error).chain(junit).chain(&mut self.scope).chain(&mut self.problems)
+        {
             *text = mask.apply(text);
         }
         for name in self.failed_tests.iter_mut().chain(&mut self.running_test) {

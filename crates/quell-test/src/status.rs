@@ -35,6 +35,8 @@ pub(super) struct FinishedRun<'a> {
     /// How many processes outlived the command and were stopped.
     pub leaked: usize,
     pub is_leak_failure: bool,
+    /// The report that was named with `--junit` can't be used.
+    pub lacks_report: bool,
     pub found: &'a FoundTests,
 }
 
@@ -61,11 +63,15 @@ pub(super) fn status(run: &FinishedRun<'_>) -> (TestStatus, String) {
             (_, broken) => match (runner_error(runner, code).filter(|_| !has_run(code, found)), broken) {
                 (Some(why), _) => why.into(),
                 (None, Some(broken)) if failed == 0 => broken.clone(),
+                _ if run.lacks_report => "its report can't be used".into(),
                 _ if !found.reported => "the runner exited before it had reported its results".into(),
                 _ => return (TestStatus::Fail, format!("the command exited with {code}")),
             },
         };
         return error(format!("{why} (exit code {code})"));
+    }
+    if run.lacks_report {
+        return error("the command exited with 0, but its report can't be used".into());
     }
     if failed + errors > 0 {
         let tests = if failed + errors == 1 { "test" } else { "tests" };

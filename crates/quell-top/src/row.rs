@@ -12,6 +12,8 @@ use crate::sgr;
 pub struct JobRow {
     /// The job.
     pub view: JobView,
+    /// The beginning of its id, as `quell list` shows it.
+    pub short_id: String,
     /// What it uses, if it lives.
     pub vitals: Option<Vitals>,
     /// What its view does not say.
@@ -21,10 +23,9 @@ pub struct JobRow {
 }
 
 impl JobRow {
-    /// Its name, or the end of its id, which differs most from that of others.
+    /// Its name, or the beginning of its id.
     pub fn name(&self) -> String {
-        let id = self.view.id.to_string();
-        self.view.name.as_deref().map_or_else(|| id[id.len().saturating_sub(8)..].to_owned(), printable)
+        self.view.name.as_deref().map_or_else(|| self.short_id.clone(), printable)
     }
 
     /// The state of its root in words, with what is left of the grace of a stop.

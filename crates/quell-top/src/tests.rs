@@ -29,7 +29,8 @@ fn job(number: u64, name: &str, more: serde_json::Value) -> JobRow {
     let (to, from) = (view.as_object_mut().unwrap(), more.as_object().unwrap());
     to.extend(from.clone());
     let view: JobView = serde_json::from_value(view).unwrap();
-    JobRow { view, vitals: None, facts: Default::default(), attention: None }
+    let short_id = view.id.to_string()[..8].to_owned();
+    JobRow { view, short_id, vitals: None, facts: Default::default(), attention: None }
 }
 
 fn vitals(cpu: f64, processes: u64, line: &str) -> Vitals {

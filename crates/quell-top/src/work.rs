@@ -6,7 +6,9 @@ use std::os::fd::AsFd;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-use quell::binary::{JobInternals, Polled, SignalFd, Watch, account::account, poll_until, thread};
+use quell::binary::{
+    JobInternals, Polled, QuellInternals, SignalFd, Watch, account::account, poll_until, thread,
+};
 use quell::{
     AttentionRules, Cursor, EventWatch, Filter, Interrupt, Job, JobId, JobState, JobView, ProcessTree, Quell,
     StopOptions, VitalsSampler, attention, attention_order,
@@ -129,12 +131,14 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
 fn read_rows(quell: &Quell, rules: &AttentionRules) -> quell::Result<Vec<JobRow>> {
     let filter = Filter { limit: Some(FINISHED), ..Filter::default() };
     let jobs = quell.list(&filter)?.jobs;
-    let row = |view: JobView| {
+    let ids: Vec<JobId> = jobs.iter().map(|job| job.id).collect();
+    let short_ids = quell::binary::short_ids(quell.home(), &ids)?;
+    let row = |(view, short_id): (JobView, String)| {
         // Facts that can't be read are missing: the job may have been removed.
         let facts = quell.attention_facts(&view, rules).unwrap_or_default();
-        JobRow { view, vitals: None, facts, attention: None }
+        JobRow { view, short_id, vitals: None, facts, attention: None }
     };
-    Ok(jobs.into_iter().map(row).collect())
+    Ok(jobs.into_iter().zip(short_ids).map(row).collect())
 }
 
 /// The rows for one table.

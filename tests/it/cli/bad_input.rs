@@ -228,6 +228,44 @@ fn a_receipt_that_can_not_be_written_is_an_error_before_the_program_runs() {
     is_refused(&env, 125, |quell| quell.args(["--receipt", dir]).sh(TRACE));
     is_refused(&env, 125, |quell| quell.args(["--receipt-fd", "99"]).sh(TRACE));
     is_refused(&env, 125, |quell| quell.args(["--receipt-fd", "-1"]).sh(TRACE));
+    let read_only = ["sh", "-c", "exec \"$@\" 9</dev/null", "sh"];
+    is_refused(&env, 125, |quell| quell.wrapped(read_only).args(["--receipt-fd", "9"]).sh(TRACE));
+}
+
+#[test]
+fn a_terminal_takes_no_other_standard_input() {
+    let env = TestEnv::as_me();
+    for stdin in ["null", "-", "/dev/null"] {
+        let done = env.start().args(["--pty", "--stdin", stdin]).command(["true"]).finish();
+        assert_eq!(done.code(), Some(2), "{stdin}: {}", done.stderr);
+        assert!(done.stderr.contains("a terminal is its own standard input"), "{stdin}: {}", done.stderr);
+    }
+    assert_eq!(env.start().args(["--pty"]).command(["true"]).finish().code(), Some(0));
+}
+
+#[test]
+fn errors_about_arguments_say_what_is_wrong_with_which() {
+    let env = TestEnv::as_me();
+    let job =
+        env.start().args(["--name", "it", "--stdin", "pipe"]).command(["sleep", &env.oracle.nap()]).begin();
+    let says = |verb: &str, words: &[&str], what: &str| {
+        let done = env.quell(verb).args(words).finish();
+        assert_eq!(done.code(), Some(2), "{verb} {words:?}: {}", done.stderr);
+        assert!(done.stderr.contains(what), "{verb} {words:?}: {}", done.stderr);
+    };
+    for text in ["0", "x", "1.5"] {
+        says("start", &["--limit-procs", text, "--", "true"], "expected a whole number greater than 0");
+    }
+    says("logs", &["it", "--tail", "x"], "expected a whole number");
+    says("logs", &["it", "--head", "1.5"], "expected a whole number");
+    says("list", &["--limit", "x"], "expected a whole number");
+    says("list", &["--name", "a b"], "`a b` is not a name");
+    says("list", &["--session", "a b"], "`a b` is not a name");
+    let done = env.quell("send").args(["it", "--file", "/nonexistent"]).finish();
+    let why = "/nonexistent: can't be read: No such file";
+    assert!(done.code() == Some(125) && done.stderr.contains(why), "{}", done.stderr);
+    says("start", &["--leak", "keep", "--", "true"], "(see `quell start --help`)");
+    drop(job);
 }
 
 #[test]

@@ -18,7 +18,7 @@ use quell_tests::{
     test_env::TestEnv,
 };
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     jobs::hooks::events_in,
@@ -76,6 +76,41 @@ fn a_job_ends_with_its_owner_however_that_ends() {
             follows(&job, &format!("{setting}, {signal}"));
         }
     }
+}
+
+#[test]
+fn the_end_names_the_owner_that_is_gone() {
+    let env = TestEnv::as_me();
+    let names = |receipt: &Value, owner: &str| {
+        let actor = &receipt["actor"];
+        let command = actor["command"].as_str().expect("a command");
+        assert_eq!(
+            (&actor["kind"], actor["pid"].to_string().as_str()),
+            (&json!("owner"), owner),
+            "{receipt:#}"
+        );
+        let note = format!("its owner {command} (pid {owner}) is gone");
+        let steps = receipt["steps"].as_array().expect("steps");
+        assert!(steps.iter().any(|step| step["note"] == note.as_str()), "{receipt:#}");
+    };
+    let owner = Owner::new(&env, "exec sleep $N");
+    let job = nap(&env, env.start().args(["--owner", &owner.pid()]));
+    owner.signal("KILL");
+    follows(&job, "start --owner");
+    names(&job.receipt().expect("a receipt"), &owner.pid());
+    let owner = Owner::new(&env, "exec sleep $N");
+    let run = env.run().args([
+        "--owner",
+        &owner.pid(),
+        "--receipt",
+        env.path("receipt.json").to_str().expect("UTF-8"),
+    ]);
+    let mut run = run.script("echo ready >$QUELL_TEST_READY; exec sleep $N").start();
+    run.wait_ready().expect("ready");
+    owner.signal("KILL");
+    run.finish();
+    let receipt = fs::read_to_string(env.path("receipt.json")).expect("a receipt");
+    names(&serde_json::from_str(&receipt).expect("JSON"), &owner.pid());
 }
 
 #[test]

@@ -376,7 +376,8 @@ fn a_wait_for_readiness_says_what_became_of_the_job() {
     let done = start("200ms", "sleep 20");
     assert_eq!(done.code(), Some(6), "{}", done.stderr);
     assert!(
-        done.stderr.ends_with("is not ready yet: that needs a line like ^up$; it goes on\n"),
+        done.stderr
+            .ends_with("is not ready yet: it waits for a line that matches `^up$`. The job goes on.\n"),
         "{}",
         done.stderr
     );

@@ -84,6 +84,21 @@ fn a_restart_of_the_server_loses_nothing() {
 }
 
 #[test]
+fn a_stop_names_what_was_still_running_after_the_grace() {
+    let env = TestEnv::as_me();
+    let mut client = Client::initialized(&env, &[]);
+    let slow = "trap 'sleep 20' TERM; echo up; while :; do sleep 0.05; done";
+    client.text("start_job", json!({ "command": slow, "name": "slow", "ready_log": "up" }));
+    let stopped = client.facts("stop_jobs", json!({ "jobs": ["slow"], "reason": "done", "grace_s": 1 }));
+    let job = &stopped["jobs"][0];
+    assert!(
+        job["still_running_after_grace"][0].as_str().is_some_and(|found| found.contains("bash")),
+        "{job:#}"
+    );
+    assert!(!stopped.to_string().contains("ignored"), "{job:#}");
+}
+
+#[test]
 fn jobs_of_another_session_can_be_read_and_not_changed() {
     let env = TestEnv::as_me();
     let mut owner = Client::initialized(&env, &["--session", "theirs"]);

@@ -174,6 +174,14 @@ fn tests_are_counted_within_their_scope() {
     drop(script);
     let error = client.error("run_tests", json!({ "command": "pytest /etc", "scope": ["sub"] }));
     assert!(error.starts_with("error PATH_"), "{error}");
+    assert!(!error.contains("retrying") && !error.contains("the user"), "{error}");
+    let next = format!(
+        "correct the path and call the tool again; the working directory is {}\n",
+        env.dir().display()
+    );
+    assert!(error.ends_with(&next), "{error}");
+    let error = client.error("run_tests", json!({ "command": "pytest sub/nosuch", "scope": ["sub"] }));
+    assert!(error.starts_with("error PATH_MISSING") && error.ends_with(&next), "{error}");
     let slow = env.script("slow", "#!/bin/sh\nread x < fifo\nexit 0\n");
     drop(slow);
     let fifo = env.fifo();

@@ -74,7 +74,8 @@ fn a_run_that_another_process_stops_says_why() {
     let run = begin(&["--owner", &owner.id().to_string()]);
     owner.kill().expect("kill");
     owner.wait().expect("wait");
-    assert_eq!(run.finish().stderr, "quell: stopped because its owner is gone\n");
+    let said = format!("quell: stopped because its owner is gone (pid {}, `sleep`)\n", owner.id());
+    assert_eq!(run.finish().stderr, said);
     let run = begin(&["--quiet"]);
     assert!(run.front.signal("TERM"));
     assert_eq!(run.finish().stderr, "");

@@ -271,6 +271,26 @@ fn a_home_that_others_can_write_is_refused() {
 }
 
 #[test]
+fn a_shared_directory_or_a_file_is_no_home_and_the_hint_says_what_to_set() {
+    let env = TestEnv::as_me();
+    let shared = env.path("shared");
+    fs::create_dir_all(shared.join("of-another")).expect("mkdir");
+    fs::set_permissions(&shared, fs::Permissions::from_mode(0o1777)).expect("chmod");
+    let file = env.write("file", "");
+    for home in [shared.as_os_str(), file.as_ref()] {
+        for words in
+            [&["list"][..], &["status", "x"], &["stop", "x"], &["logs", "x"], &["start", "--", "true"]]
+        {
+            let done = env.quell(words[0]).env("QUELL_HOME", home).args(&words[1..]).finish();
+            assert_eq!(done.code(), Some(125), "{words:?}: {}{}", done.stdout, done.stderr);
+            assert!(done.stderr.contains("set QUELL_HOME"), "{words:?}: {}", done.stderr);
+            assert!(!done.stderr.contains("chmod"), "{words:?}: {}", done.stderr);
+        }
+    }
+    assert_eq!(fs::metadata(&shared).expect("the directory").permissions().mode() & 0o7777, 0o1777);
+}
+
+#[test]
 fn an_empty_home_that_others_can_write_is_closed_to_them() {
     let env = TestEnv::as_me();
     fs::create_dir(env.home()).expect("a home");

@@ -306,10 +306,22 @@ fn what_a_hook_runs_has_no_hooks() {
 }
 
 #[test]
+fn a_short_grace_is_reported_as_what_it_was() {
+    let env = TestEnv::as_me();
+    let script = "trap '' TERM; echo up; while :; do sleep 0.02; done";
+    let job =
+        env.start().args(["--grace", "2ms", "--ready-log", "up", "--wait-ready", "20s"]).sh(script).begin();
+    let stop = env.quell("stop").args([&job.id]).finish();
+    assert!(stop.stdout.contains("still running after 2ms"), "{}{}", stop.stdout, stop.stderr);
+    let events = env.quell("events").args([&job.id]).finish().stdout;
+    assert!(events.contains("2ms of grace"), "{events}");
+}
+
+#[test]
 fn a_leak_that_was_stopped_is_explained_wherever_the_end_is_shown() {
     let env = TestEnv::as_me();
     let leaves = format!("sleep {0} & sleep {0} & echo up; exit 0", env.oracle.nap());
-    let why = "2 processes outlived the command and were stopped (use --until tree to keep them)";
+    let why = "2 processes outlived the command and were stopped (--until tree waits for them, --leak keep lets them run)";
 
     let done = env.run().sh(&leaves).finish();
     assert_eq!((done.code(), done.stderr.as_str()), (Some(0), format!("quell: {why}\n").as_str()));
@@ -332,7 +344,11 @@ fn a_leak_that_was_stopped_is_explained_wherever_the_end_is_shown() {
     for _ in ["from the files", "from the index"] {
         let list = env.quell("list").finish();
         assert!(list.stdout.contains("ended 0, 2 outlived"), "{}", list.stdout);
-        assert!(list.stderr.contains("(use --until tree to keep them)"), "{}", list.stderr);
+        assert!(
+            list.stderr.contains("(--until tree waits for them, --leak keep lets them run)"),
+            "{}",
+            list.stderr
+        );
     }
     // The receipt has the same number, through the history.
     let job = env.job(id);

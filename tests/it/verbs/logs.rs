@@ -276,6 +276,11 @@ fn a_line_is_matched_as_a_whole() {
     let waited = &answer["data"]["jobs"][0];
     assert_eq!((&waited["met"], &waited["line_cut"]), (&"log".into(), &true.into()));
     assert_eq!(waited["line"].as_str().map(str::len), Some(1 << 20));
+    // A line whose middle was not kept is one line too.
+    let job = ended(&env, &["--max-log", "8M"], &format!("{}; echo; echo next", fill(40 << 20)));
+    let done = env.quell("logs").args([&job.id, "--grep", "next"]).finish();
+    assert!(done.stdout.ends_with("\nnext\n"), "{}", done.stdout);
+    assert_eq!(done.stderr, "quell: 1 line longer than 1 MiB: only the first 1 MiB was matched\n");
 }
 
 #[test]

@@ -187,8 +187,13 @@ fn a_person_gets_the_grace_the_labels_and_a_chart_and_a_program_no_chart() {
     let env = TestEnv::as_me();
     four_ends(&env);
     let said = text(&env, &[]);
-    let grace = said.lines().find(|line| line.starts_with("  grace  ")).unwrap_or_else(|| panic!("{said}"));
-    assert!(grace.contains(" used ") && grace.contains(" of 5s: median ") && grace.contains('%'), "{grace}");
+    let grace =
+        said.lines().find(|line| line.starts_with("  grace used")).unwrap_or_else(|| panic!("{said}"));
+    assert!(
+        grace.contains("half used ") && grace.contains("9 in 10 used ") && grace.contains('%'),
+        "{grace}"
+    );
+    assert!(said.contains("  time to exit  half within "), "{said}");
     assert!(said.contains("LABEL\n") && said.contains("  team=a\n") && said.contains("  web=1\n"), "{said}");
     assert!(!said.contains(|c| BLOCKS.contains(c)), "a chart for a program: {said}");
     let ascii = env.quell("stats").args(["--chart"]).env("LC_ALL", "C").finish().stdout;
@@ -275,7 +280,7 @@ fn the_share_of_the_killed_is_told_with_the_numbers_that_it_is_made_of() {
     assert!(lost.process("keeper").expect("a keeper").signal("KILL"));
     assert!(lost.wait_over(PATIENCE), "{}", lost.state());
     let said = text(&env, &[]);
-    assert!(said.contains("  2 (1 of the 2 asked, 50 %)"), "{said}");
+    assert!(said.contains("  2: 1 of 2 jobs did not exit within the grace (50 %)"), "{said}");
     let found = stats(&env, &[]);
     let numbers = (&found["killed"], &found["asked"], &found["asked_killed"], &found["kill_rate"]);
     assert_eq!(numbers, (&json!(2), &json!(2), &json!(1), &json!(0.5)), "{found:#}");

@@ -191,3 +191,14 @@ fn no_keeper_wakes_up_for_the_figures() {
     };
     assert!(eventually(PATIENCE, is_quiet), "the keeper wakes up for each table");
 }
+
+#[test]
+fn a_job_without_a_name_is_shown_by_an_id_that_verbs_accept() {
+    let env = TestEnv::as_me();
+    let job = env.start().command(["sleep", &env.oracle.nap()]).begin();
+    let table = env.quell("top").finish().stdout;
+    let shown = table.lines().nth(1).and_then(|line| line.split_whitespace().next()).expect("a row");
+    assert!(job.id.starts_with(shown), "{table}");
+    let stopped = env.quell("stop").args([shown]).finish();
+    assert_eq!(stopped.code(), Some(0), "{}", stopped.stderr);
+}

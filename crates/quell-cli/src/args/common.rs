@@ -33,9 +33,9 @@ impl From<ContainArg> for Contain {
 
 #[derive(Clone, Copy, ValueEnum)]
 pub enum LeakArg {
-    /// Stop them
+    /// Stop them; `run` says how many there were
     Stop,
-    /// Stop them and say so
+    /// Stop them; `run` names them
     Report,
     /// Stop them and fail: `run` exits with 123, `test` with 1 (not for `start`)
     Fail,
@@ -73,9 +73,9 @@ impl From<AskArg> for AskScope {
 
 #[derive(Clone, Copy, ValueEnum)]
 pub enum UntilArg {
-    /// The exit of the command itself
+    /// The exit of the command
     Root,
-    /// The exit of the last process that it started
+    /// The exit of its last process
     Tree,
 }
 
@@ -100,7 +100,7 @@ pub struct JobArgs {
     /// What to do with processes that outlive the command
     #[arg(long, value_enum, default_value = "stop")]
     pub leak: LeakArg,
-    /// When the job is over [default: root]
+    /// What ends the job [default: root]
     #[arg(long, value_enum)]
     pub until: Option<UntilArg>,
     /// Working directory
@@ -109,7 +109,7 @@ pub struct JobArgs {
     /// Set a variable (repeatable)
     #[arg(long, value_name = "K=V", value_parser = parse_assignment)]
     pub env: Vec<(String, String)>,
-    /// Set variables from a file, one K=V per line; --env overrides it
+    /// Set variables from a file: lines K=V, quotes kept; --env overrides it
     #[arg(long, value_name = "FILE")]
     pub env_file: Vec<PathBuf>,
     /// Start with an empty environment
@@ -119,7 +119,7 @@ pub struct JobArgs {
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub limit_memory: Option<u64>,
     /// Limit of processes in the whole tree
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = count)]
     pub limit_procs: Option<u64>,
     /// CPU limit of the whole tree in cores: 0.5, 2
     #[arg(long, value_name = "CORES", value_parser = parse_cores)]
@@ -193,6 +193,19 @@ pub fn timeout(text: &str) -> Result<Duration, String> {
         Ok(duration) => Ok(duration),
         Err(error) => Err(error.to_string()),
     }
+}
+
+/// How many there may be at most.
+fn count(text: &str) -> Result<u64, String> {
+    text.parse()
+        .ok()
+        .filter(|count| *count > 0)
+        .ok_or_else(|| "expected a whole number greater than 0".into())
+}
+
+/// How many are shown.
+pub fn number(text: &str) -> Result<usize, String> {
+    text.parse().map_err(|_| "expected a whole number".into())
 }
 
 /// How long something is waited for.

@@ -5,6 +5,8 @@ use std::time::Duration;
 use clap::Args;
 use quell::units::parse_duration;
 
+use super::common::{name, number};
+
 const LIST_HELP: &str = "\
 Live jobs come first, newest first, then the jobs that ended last. AGE is the time since the start of a live \
 job, or since the end. On a terminal lines are cut to its width (COLUMNS overrides it); in a pipe they are \
@@ -37,13 +39,13 @@ pub struct ListArgs {
     #[arg(long, value_name = "K[=V]")]
     pub tag: Vec<String>,
     /// In this session
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = name)]
     pub session: Option<String>,
     /// With this name
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = name)]
     pub name: Option<String>,
     /// Number of ended jobs at most [default: 10]
-    #[arg(long, value_name = "N", conflicts_with = "all")]
+    #[arg(long, value_name = "N", value_parser = number, conflicts_with = "all")]
     pub limit: Option<usize>,
     /// Ended jobs of the last 10m, 2h, 7d only
     #[arg(long, value_name = "DUR", value_parser = parse_duration)]

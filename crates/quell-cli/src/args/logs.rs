@@ -3,6 +3,8 @@
 use clap::Args;
 use quell::units::parse_size;
 
+use super::common::number;
+
 const LOGS_HELP: &str = "\
 Both streams are merged in the order in which the keeper read them. Writes within microseconds of each other \
 can't be ordered. Where one stream stops within a line and the other continues, a line end is added. One \
@@ -46,10 +48,10 @@ pub struct LogsArgs {
     #[arg(short, long)]
     pub follow: bool,
     /// The first N lines; with --tail these and the last ones
-    #[arg(long, value_name = "N", conflicts_with = "follow")]
+    #[arg(long, value_name = "N", value_parser = number, conflicts_with = "follow")]
     pub head: Option<usize>,
     /// The last N lines
-    #[arg(short = 'n', long, value_name = "N")]
+    #[arg(short = 'n', long, value_name = "N", value_parser = number)]
     pub tail: Option<usize>,
     /// Only output after this cursor
     #[arg(long, value_name = "CURSOR")]

@@ -14,7 +14,7 @@ quell.
 
 With --leak keep the run returns when the command exits, and what it leaves behind goes on as a live job: \
 `quell list` shows it, `quell stop` stops it. It ends with --owner, by default the process that has called quell \
-(not a shell that runs only this command), and at --timeout.
+(the process above it if that is a shell with a command or a script, npm, npx, uv, uvx or pnpm), and at --timeout.
 
 Exit codes:
   CMD's own  the exit code of the command; 128+n if signal n killed it
@@ -46,7 +46,7 @@ pub struct RunArgs {
     /// Standard input of the command: a file, or null
     #[arg(long, value_name = "FILE|null")]
     pub stdin: Option<PathBuf>,
-    /// Also stop the job when this process exits, or put it into a session
+    /// Stop the job when this process exits; session:NAME is the same as --session NAME
     #[arg(long, value_name = "PID|self|parent|session:NAME", value_parser = owner)]
     pub owner: Option<OwnerArg>,
     /// Session of the job: jobs that are stopped together [default: QUELL_SESSION]

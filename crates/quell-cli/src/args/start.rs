@@ -43,9 +43,9 @@ Examples:
 pub struct StartArgs {
     #[command(flatten)]
     pub job: JobArgs,
-    /// Standard input: a file, - for quell's own, pipe for `quell send`, null
-    #[arg(long, value_name = "FILE|-|pipe|null", default_value = "null")]
-    pub stdin: OsString,
+    /// Standard input: a file, - for quell's own, pipe for `quell send`, null [default: null]
+    #[arg(long, value_name = "FILE|-|pipe|null")]
+    pub stdin: Option<OsString>,
     /// Run the command in a terminal of its own
     #[arg(long)]
     pub pty: bool,

@@ -113,8 +113,8 @@ pub fn readiness(job: &Job, waited: &Waited) -> (u8, String) {
                 .ok()
                 .and_then(|spec| Some(spec.request.as_background()?.ready.rules.clone()));
             let wanted =
-                rules.map(|rules| format!(": that needs {}", ready_rules(&rules))).unwrap_or_default();
-            return (6, format!("quell: {} is not ready yet{wanted}; it goes on\n", self::job(job)));
+                rules.map(|rules| format!(": it waits for {}", ready_rules(&rules))).unwrap_or_default();
+            return (6, format!("quell: {} is not ready yet{wanted}. The job goes on.\n", self::job(job)));
         }
         Condition::Exit => (1, "ended before it was ready"),
         Condition::Ready | Condition::Log | Condition::Stall if over => (0, "was ready, and has ended since"),
@@ -141,7 +141,7 @@ pub fn ready_rules(rules: &ReadyRules) -> String {
     let ReadyRules { port, log, http, cmd } = rules;
     let wanted = [
         port.map(|port| format!("port {port}")),
-        log.as_ref().map(|regex| format!("a line like {}", printable(regex))),
+        log.as_ref().map(|regex| format!("a line that matches `{}`", printable(regex))),
         http.as_ref().map(|url| printable(url)),
         cmd.as_ref().map(|command| format!("`{}`", printable(command))),
     ];

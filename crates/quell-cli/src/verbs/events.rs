@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 
-use quell::binary::{JobInternals, printable};
+use quell::binary::{JobInternals, account, printable};
 use quell::{AskScope, Error, EventKind, EventWatch, Filter, Job, JobEvent, Quell, Timestamp, parse_since};
 
 use super::{Admitted, envelope, fail, job_selection};
@@ -124,7 +124,7 @@ fn describe(what: &EventKind) -> (&'static str, String) {
             ("signal sent", format!("{signal} to {}{}", processes(*members), by(actor)))
         }
         EventKind::Asked { signal, grace, members, to } => {
-            let grace = quell::units::format_duration(*grace);
+            let grace = account::grace_words(*grace);
             let whom = if *to == AskScope::Root { "the root".into() } else { processes(*members) };
             ("asked", format!("{signal} to {whom}, {grace} of grace"))
         }

@@ -43,7 +43,7 @@ pub fn list(admitted: Admitted, args: &ListArgs) -> ExitCode {
         let table = table(&quell, &listing.jobs)?;
         if listing.jobs.iter().any(|job| job.outlived.is_some()) {
             let note =
-                "`outlived`: processes outlived the command and were stopped (use --until tree to keep them)";
+                "`outlived`: processes outlived the command and were stopped (--until tree waits for them, --leak keep lets them run)";
             output::to_stderr(&format!("quell: {note}\n"));
         }
         if listing.more > 0 {

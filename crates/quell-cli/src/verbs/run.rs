@@ -314,7 +314,10 @@ fn why_stopped(receipt: &Receipt) -> Option<String> {
     match receipt.cause {
         Cause::User if receipt.actor == Actor::Kernel => Some("because its terminal hung up".to_owned()),
         Cause::User => format::actor(&receipt.actor).map(|actor| printable(&format!("by {actor}"))),
-        Cause::OwnerGone => Some("because its owner is gone".to_owned()),
+        Cause::OwnerGone => {
+            let owner = format::actor(&receipt.actor).map(|actor| format!(" ({actor})")).unwrap_or_default();
+            Some(printable(&format!("because its owner is gone{owner}")))
+        }
         _ => None,
     }
 }

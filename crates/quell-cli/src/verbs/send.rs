@@ -35,7 +35,10 @@ fn deliver(job: &Job, args: &SendArgs) -> Result<u64, Error> {
     let own = || io::stdin().lock();
     let mut source: Box<dyn Read> = match (&args.file, args.text.as_slice()) {
         (Some(path), _) if path.as_os_str() == "-" => Box::new(own()),
-        (Some(path), _) => Box::new(open(path).map_err(Error::io(path))?),
+        (Some(path), _) => {
+            let unread = |error: io::Error| io::Error::new(error.kind(), format!("can't be read: {error}"));
+            Box::new(open(path).map_err(unread).map_err(Error::io(path))?)
+        }
         (None, []) if args.eof && io::stdin().is_terminal() => Box::new(io::empty()),
         (None, []) => Box::new(own()),
         (None, words) => {

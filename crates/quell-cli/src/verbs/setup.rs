@@ -56,7 +56,8 @@ pub fn setup(admitted: Admitted, args: &SetupArgs) -> ExitCode {
         }
         Ok(None) => not_confirmed(args.json),
         Err(error) => {
-            let (code, body) = errors::of_setup(&error);
+            let (code, mut body) = errors::of_setup(&error);
+            body.hint = body.hint.replace("AGENT", agent.as_str());
             output::fail("setup", args.json, code, &body)
         }
     }

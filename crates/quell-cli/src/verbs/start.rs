@@ -140,11 +140,17 @@ fn wanted(settings: Result<Loaded, Error>, args: StartArgs) -> Result<Wanted, Ex
     }
     let config = loaded.config;
     let mut background = Background {
-        stdin: match args.stdin.to_str() {
-            Some("null") => Stdin::Null,
-            Some("pipe") => Stdin::Pipe,
-            Some("-") => Stdin::Inherited,
-            Some(_) | None => Stdin::File(PathBuf::from(args.stdin)),
+        stdin: match args.stdin {
+            Some(word) if word == "null" && args.pty => {
+                let why =
+                    "a terminal is its own standard input, so it can't be null: leave out --stdin or --pty";
+                return Err(said(Error::BadValue(why.into())));
+            }
+            None => Stdin::Null,
+            Some(word) if word == "null" => Stdin::Null,
+            Some(word) if word == "pipe" => Stdin::Pipe,
+            Some(word) if word == "-" => Stdin::Inherited,
+            Some(file) => Stdin::File(PathBuf::from(file)),
         },
         pty: args.pty,
         max_log: args.max_log.unwrap_or(config.start.max_log),

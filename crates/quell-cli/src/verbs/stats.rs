@@ -80,28 +80,30 @@ fn about_jobs(stats: &Stats) -> Vec<(&'static str, Cell)> {
     row("causes", causes.join(", "));
     row("timeouts", stats.timeouts.to_string());
     row("stopped", stats.stopped.to_string());
-    let rate = stats
-        .kill_rate
-        .map(|rate| format!(" ({} of the {} asked, {})", stats.asked_killed, stats.asked, percent(rate)));
+    let rate = stats.kill_rate.map(|rate| {
+        let (killed, asked) = (stats.asked_killed, stats.asked);
+        format!(
+            ": {killed} of {} did not exit within the grace ({})",
+            render::count(asked, "job", "jobs"),
+            percent(rate)
+        )
+    });
     row("killed", format!("{}{}", stats.killed, rate.unwrap_or_default()));
     row("leaks", stats.leaks.to_string());
     row("not proven", stats.not_proven.to_string());
     let spread = |spread: Spread| {
         let [median, p90, max] = [spread.median, spread.p90, spread.max].map(render::seconds);
-        format!("median {median}, 9 in 10 within {p90}, longest {max}")
+        format!("half within {median}, 9 in 10 within {p90}, longest {max}")
     };
     if let Some(grace) = stats.grace_used {
-        row("grace used", spread(grace));
+        row("time to exit", spread(grace));
     }
     if let Some(duration) = stats.duration {
         row("duration", spread(duration));
     }
-    if let (Some(used), Some(given)) = (stats.grace_used, stats.grace_given) {
-        let share = stats.grace_share.map(|share| {
-            format!(": median {}, 9 in 10 within {}", percent(share.median), percent(share.p90))
-        });
-        let [used, given] = [used, given].map(|spread| render::seconds(spread.median));
-        row("grace", format!("used {used} of {given}{}", share.unwrap_or_default()));
+    if let Some(share) = stats.grace_share {
+        let [half, most] = [share.median, share.p90].map(percent);
+        row("grace used", format!("half used {half} or less, 9 in 10 used {most} or less"));
     }
     rows
 }

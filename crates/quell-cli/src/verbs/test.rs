@@ -189,9 +189,6 @@ fn summary(answer: &TestAnswer) -> String {
             printable(&process.command)
         );
     }
-    if let Some(problem) = answer.junit.as_ref().and_then(|junit| junit.problem.as_ref()) {
-        text += &format!("  the report can't be used: {}\n", printable(problem));
-    }
     for problem in &answer.problems {
         text += &format!("  {}\n", printable(problem));
     }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use quell_contain::{Containment, KeeperCgroup};
-use quell_core::{Background, JobRequest, JobSpec, Lifecycle, SessionKind, Signal, Stdin};
+use quell_core::{Background, JobRequest, JobSpec, Lifecycle, Owner, SessionKind, Signal, Stdin};
 use quell_store::{JobDir, Lock, NameError};
 use quell_sys::fault::{self, FaultPoint, Role, fault_point};
 use quell_sys::{ChildRules, ChildStdio, Forked, PidFd, SignalFd};
@@ -29,7 +29,7 @@ use super::input::ProgramInput;
 use super::job::{SupervisedJob, signals, system};
 use super::keeper_watch::{STOP_SIGNALS, fork_keeper};
 use super::output::{OutputCapture, OutputPipes};
-use super::owner::open_owner;
+use super::owner::{named, open_owner};
 use super::standby;
 use crate::{StartError, StartMessage, StartReply};
 
@@ -238,7 +238,13 @@ fn keep(
 ) {
     let BackgroundSetup { rules, pipes, owner, helper, lock, keeper_cgroup, stdin } = setup;
     let (signals, host) = match prepare_keeper(&job, &rules, pipes) {
-        Ok((signals, host)) => (signals, Host { owner, starter, ..host }),
+        Ok((signals, host)) => {
+            let owner_named = match rules.owner {
+                Some(Owner::Process { id }) if owner.is_some() => Some(named(id)),
+                _ => None,
+            };
+            (signals, Host { owner, owner_named, starter, ..host })
+        }
         Err(failure) => {
             let _ = front.send(&KeeperEvent::Failed(failure));
             return;

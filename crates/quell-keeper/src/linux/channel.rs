@@ -29,6 +29,8 @@ pub enum FrontCommand {
     },
     /// Stop the job, as its owner is gone.
     OwnerGone,
+    /// Stop the job, as the job that it is in is being stopped.
+    OuterJobStops,
     /// Send a signal to the root.
     Forward(Signal),
 }
@@ -45,6 +47,7 @@ impl fmt::Display for FrontCommand {
         match self {
             Self::Stop { mode, .. } => write!(f, "stop ({mode:?})"),
             Self::OwnerGone => f.write_str("stop: the owner is gone"),
+            Self::OuterJobStops => f.write_str("stop: the outer job is being stopped"),
             Self::Forward(signal) => write!(f, "forward {signal} to the root"),
         }
     }

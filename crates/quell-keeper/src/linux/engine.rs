@@ -330,6 +330,10 @@ impl Supervisor {
                     self.host.owner = None;
                     self.owner_gone(false);
                 }
+                FrontCommand::OuterJobStops => {
+                    (self.host.owner, self.host.owner_named) = (None, None);
+                    self.owner_gone(false);
+                }
                 FrontCommand::Forward(signal) => {
                     self.run.containment.forward_signal(signal);
                 }

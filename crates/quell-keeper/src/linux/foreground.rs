@@ -22,7 +22,7 @@ use super::host::Host;
 use super::job::{SupervisedJob, signals, system};
 use super::keeper_watch::{KeeperOutcome, STOP_SIGNALS, fork_keeper};
 use super::left;
-use super::owner::pin_owner;
+use super::owner::{named, pin_owner};
 use super::receipt_sink::ReceiptSink;
 use super::server::ServerWatch;
 use super::stop_signals::FORWARDED;
@@ -226,9 +226,10 @@ fn prepare_keeper(job: &SupervisedJob, owner: Option<PidFd>) -> Result<Prepared,
     let control = left::open_control(job).inspect_err(|_| drop(discard()))?;
     let containment = job.acquire(None).inspect_err(|_| drop(discard()))?;
     fault_point(FaultPoint::PlaceAcquired);
-    let owner = owner.filter(|_| job.keeps_left());
     let recorded = job.request.as_foreground().and_then(|foreground| foreground.owner);
-    let owner_named = recorded.filter(|_| owner.is_some()).map(left::named);
+    let owner_named = recorded.filter(|_| owner.is_some()).map(named);
+    // Otherwise the front watches it.
+    let owner = owner.filter(|_| job.keeps_left());
     let host = Host { control, owner, owner_named, server, ..Host::default() };
     Ok(Prepared { signals, lock, containment, host })
 }

@@ -5,7 +5,6 @@
 //! before the first step has the tree stopped, as always; after it the processes go on, because they live for their owner and not for
 //! the front.
 
-use quell_core::ClientProcess;
 use quell_sys::fault::{FaultPoint, fault_point};
 
 use super::channel::KeeperEvent;
@@ -26,12 +25,6 @@ pub fn open_control(job: &SupervisedJob) -> Result<ControlServer, StartError> {
     let control = ControlServer::open(store).map_err(|error| job.unrecorded(error))?;
     fault_point(FaultPoint::Listening);
     Ok(control)
-}
-
-/// The owner with the name that the kernel has for it now. Before: it is pinned, so its PID is its own.
-pub fn named(owner: quell_core::ProcId) -> ClientProcess {
-    let name = quell_sys::stat(owner.pid).map(|stat| stat.comm).unwrap_or_default();
-    ClientProcess { id: owner, name }
 }
 
 impl Supervisor {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use quell_core::{Background, ContainmentKind, OnOwnerExit, Owner, ProcId};
+use quell_core::{Background, ClientProcess, ContainmentKind, OnOwnerExit, Owner, ProcId};
 use quell_store::{Home, Liveness};
 use quell_sys::PidFd;
 
@@ -11,6 +11,12 @@ use crate::StartError;
 /// Pins the owner. It must be alive.
 pub fn pin_owner(owner: ProcId) -> Result<PidFd, StartError> {
     PidFd::of(owner).ok_or_else(|| StartError::OwnerGone(format!("process {}", owner.pid)))
+}
+
+/// The owner with the name that the kernel has for it now. Before: it is pinned, so its PID is its own.
+pub fn named(owner: ProcId) -> ClientProcess {
+    let name = quell_sys::stat(owner.pid).map(|stat| stat.comm).unwrap_or_default();
+    ClientProcess { id: owner, name }
 }
 
 /// Pins the owner of a background job: a process, or the keeper of another job.

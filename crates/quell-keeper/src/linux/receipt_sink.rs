@@ -48,6 +48,9 @@ impl ReceiptSink {
                     return Err(bad(&name, io::Error::other("it is not open")));
                 }
                 let file = quell_sys::take_descriptor(*fd).map_err(|error| bad(&name, error))?;
+                if !quell_sys::is_writable(&file).map_err(|error| bad(&name, error))? {
+                    return Err(bad(&name, io::Error::other("it is open for reading only")));
+                }
                 inherited.retain(|other| other != fd);
                 sinks.push(Self { name, file: File::from(file), is_ours: false, made: None, named: None });
             }

@@ -55,7 +55,7 @@ impl KeeperWatch {
             return self.command(&FrontCommand::stop(Actor::Kernel));
         }
         if self.outer_job_stops(info.pid) {
-            return self.command(&FrontCommand::OwnerGone);
+            return self.command(&FrontCommand::OuterJobStops);
         }
         let (pid, command) = caller_of(info.pid, &self.job.mask);
         self.command(&FrontCommand::stop(Actor::Sender { signal: info.signal, pid, uid: info.uid, command }));

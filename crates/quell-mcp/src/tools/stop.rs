@@ -121,9 +121,9 @@ fn described(receipt: &Receipt) -> Value {
         Verdict::Survivors { count } => json!(count),
         Verdict::Unproven { why } => json!(why),
     };
-    let ignored = receipt.members.iter().filter(|member| member.fate == Fate::KilledAfterGrace);
-    let ignored: Vec<String> =
-        ignored.take(NAMED).map(|member| format!("{} {}", member.id.pid, member.command)).collect();
+    let killed = receipt.members.iter().filter(|member| member.fate == Fate::KilledAfterGrace);
+    let killed: Vec<String> =
+        killed.take(NAMED).map(|member| format!("{} {}", member.id.pid, member.command)).collect();
     let mut answer = json!({
         "id": receipt.job.id,
         "verdict": receipt.verdict,
@@ -141,8 +141,8 @@ fn described(receipt: &Receipt) -> Value {
     if let Some(used) = receipt.grace.used {
         answer["grace_used_s"] = json!((used * 1000.0).round() / 1000.0);
     }
-    if !ignored.is_empty() {
-        answer["ignored_the_request"] = json!(ignored);
+    if !killed.is_empty() {
+        answer["still_running_after_grace"] = json!(killed);
     }
     answer
 }

@@ -186,9 +186,6 @@ fn summary(answer: &TestAnswer) -> String {
     if let Some(error) = &answer.error {
         let _ = writeln!(lines, "error {}: {} ({})", error.code, error.message, error.hint);
     }
-    if let Some(problem) = answer.junit.as_ref().and_then(|junit| junit.problem.as_ref()) {
-        let _ = writeln!(lines, "the report can't be used: {problem}");
-    }
     for problem in &answer.problems {
         let _ = writeln!(lines, "{problem}");
     }

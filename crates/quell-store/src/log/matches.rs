@@ -36,13 +36,15 @@ pub struct Matches {
     course: [Course; 2],
     ready: VecDeque<LineOrCut>,
     long: u64,
+    /// Whether the line of a stream that is being read is counted as a long one.
+    counted: [bool; 2],
 }
 
 impl Matches {
     /// The lines of `lines` that match, or all if there is no regular expression.
     pub fn new(lines: Lines, regex: Option<Regex>) -> Self {
         let course = [Course::Held(Vec::new()), Course::Held(Vec::new())];
-        Self { lines, regex, course, ready: VecDeque::new(), long: 0 }
+        Self { lines, regex, course, ready: VecDeque::new(), long: 0, counted: [false; 2] }
     }
 
     /// The end of what was returned or does not match. Reading on from here returns what follows.
@@ -103,8 +105,15 @@ impl Matches {
 
     fn take(&mut self, next: LineOrCut) {
         let (LineOrCut::Line(line), Some(regex)) = (&next, &self.regex) else {
+            // If a line end is missing, what follows is another line.
+            if let LineOrCut::Cut(cut) = &next
+                && cut.lines != Some(0)
+            {
+                self.counted[cut.stream as usize] = false;
+            }
             return self.ready.push_back(next);
         };
+        let counted = &mut self.counted[line.stream as usize];
         let course = &mut self.course[line.stream as usize];
         let goes_on = line.split;
         let matches = match course {
@@ -116,11 +125,14 @@ impl Matches {
                 if goes_on && length <= MATCHED {
                     return parts.push(line.clone());
                 }
-                self.long += u64::from(length > MATCHED);
+                let is_long = length > MATCHED;
+                self.long += u64::from(is_long && !*counted);
+                *counted |= is_long;
                 let bytes = parts.iter().chain([line]).map(|part| part.bytes.as_slice()).collect::<Vec<_>>();
                 line_matches(regex, &bytes.concat())
             }
         };
+        *counted &= !line.ended;
         let start = match course {
             Course::Held(parts) => parts.first().map_or(line.offset, |part| part.offset),
             Course::Fails(from) => *from,

@@ -38,8 +38,8 @@ pub use pidfd::{PidFd, Sent, pidfd_has_exit_info, pidfd_inode, pidfd_signals_gro
 pub use pidns::{PidnsChild, Report, launch_pidns, read_report};
 pub use process::{
     Forked, RaisedPriority, close_inherited, exit_by_signal, fork, fork_into, inherited_descriptors,
-    is_keeper_or_kernel_thread, is_stopped, keep_open_only, leave_session, mark_as_keeper, may_execute,
-    parent, pgid, pid, raise_priority, redirect_to_null, remember_user, replace_stdin, set_name,
+    is_keeper_or_kernel_thread, is_stopped, is_writable, keep_open_only, leave_session, mark_as_keeper,
+    may_execute, parent, pgid, pid, raise_priority, redirect_to_null, remember_user, replace_stdin, set_name,
     set_subreaper, signal_group, stack_limit, stop_self, take_descriptor, uid,
 };
 pub use procfs::{

@@ -286,3 +286,9 @@ pub fn take_descriptor(fd: i32) -> io::Result<std::os::fd::OwnedFd> {
     }
     Ok(copy)
 }
+
+/// Whether the descriptor was opened for writing.
+pub fn is_writable(fd: &impl std::os::fd::AsFd) -> io::Result<bool> {
+    let flags = rustix::fs::fcntl_getfl(fd)?;
+    Ok(flags.intersects(rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::RDWR))
+}

@@ -51,7 +51,10 @@ impl ReportFile {
     }
 
     fn bytes(&self) -> Result<Vec<u8>, String> {
-        let unread = |error: io::Error| format!("it can't be read: {error}");
+        let unread = |error: io::Error| match error.kind() {
+            io::ErrorKind::NotFound => "it does not exist".to_owned(),
+            _ => format!("it can't be read: {error}"),
+        };
         let found = fs::symlink_metadata(&self.path).map_err(unread)?;
         if !found.is_file() {
             return Err("it is not a regular file".into());

@@ -10,6 +10,7 @@ mod nextest;
 mod pytest;
 #[cfg(test)]
 mod tests;
+mod unittest;
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -43,7 +44,7 @@ pub struct TestCounts {
     pub errors: Option<u64>,
     /// Whether the runner printed or wrote its totals. If not, these are the results that it printed before it ended.
     pub complete: bool,
-    /// The source: `junit`, `pytest`, `cargo`, `nextest`, `go`, `jest`, `vitest`; `exit_code` if nothing was counted.
+    /// The source: `junit`, `pytest`, `unittest`, `cargo`, `nextest`, `go`, `jest`, `vitest`; `exit_code` if nothing was counted.
     pub source: String,
 }
 
@@ -183,7 +184,10 @@ struct ReaderState {
     broken: Option<String>,
     /// The runner does not print which tests passed.
     hides_passed: bool,
-    /// cargo: the sum over all test programs that ended, the number of tests in the running one, and whether cargo says that one failed.
+    /// unittest: the number of passed tests does not follow from the numbers that it prints.
+    passed_is_unknown: bool,
+    /// cargo: the sum over all test programs that ended, the number of tests in the running one (unittest: of those whose result is not
+    /// printed yet), and whether cargo says that one failed.
     total: Totals,
     open: Option<u64>,
     has_failed_program: bool,
@@ -242,7 +246,7 @@ impl Counter {
     pub fn new(runner: Runner, reports: bool) -> Self {
         let (source, read): (_, fn(&mut ReaderState, &str)) = match runner {
             Runner::Pytest => ("pytest", pytest::read),
-            Runner::Unittest => ("exit_code", pytest::read_unittest),
+            Runner::Unittest => ("unittest", unittest::read),
             Runner::Cargo => ("cargo", cargo::read),
             Runner::Nextest => ("nextest", nextest::read),
             Runner::Go => ("go", go::read),
@@ -292,7 +296,7 @@ impl Counter {
         if self.source != "exit_code" && fits && (!is_empty || state.running.is_some()) {
             let complete = summary.is_some();
             found.counts = TestCounts {
-                passed: Some(totals.passed).filter(|_| !state.hides_passed),
+                passed: Some(totals.passed).filter(|_| !state.hides_passed && !state.passed_is_unknown),
                 failed: Some(totals.failed),
                 skipped: Some(totals.skipped).filter(|_| !state.hides_passed),
                 errors: Some(totals.errors),

@@ -1,4 +1,4 @@
-//! Reads the output of pytest and unittest. That of pytest is used only if the run wrote no report: the last line, and the progress.
+//! Reads the output of pytest, which is used only if the run wrote no report: the last line, and the progress.
 
 use super::{ReaderState, Totals};
 
@@ -9,18 +9,6 @@ pub(super) fn read(state: &mut ReaderState, line: &str) {
     match last_line(line.trim_matches(['=', ' '])) {
         Some(totals) => state.summary(totals),
         None => progress(state, line),
-    }
-}
-
-/// `Ran 2 tests in 0.001s` is printed at the end of every run. The number of passed tests is not printed.
-pub(super) fn read_unittest(state: &mut ReaderState, line: &str) {
-    if line.starts_with("Ran ") && line.contains(" test") && line.contains(" in ") {
-        state.summary(Totals::default());
-        state.ran = line.split(' ').nth(1).and_then(|number| number.parse().ok());
-    } else if let Some((name, _)) =
-        line.strip_prefix("ERROR: ").and_then(|rest| rest.split_once(" (unittest.loader._FailedTest"))
-    {
-        state.set_broken(&format!("unittest could not load {name}"));
     }
 }
 

@@ -464,6 +464,38 @@ fn a_run_without_a_test_is_told_from_one_with_tests() {
 }
 
 #[test]
+fn the_output_of_unittest_is_counted_and_its_failed_tests_are_named() {
+    let read = |text: &str, code| read_with(Runner::Unittest, text, Some(code));
+    let numbers = |found: &FoundTests| {
+        let TestCounts { passed, failed, skipped, errors, complete, ref source } = found.counts;
+        (passed, failed, skipped, errors, complete && source == "unittest")
+    };
+    let bad = "F.\n======\nFAIL: test_x (mod.Class.test_x)\nWhat it does\n------\nTraceback\n\nRan 2 tests in 0.001s\n\nFAILED (failures=1)";
+    let found = read(bad, 1);
+    assert_eq!(numbers(&found), (Some(1), Some(1), Some(0), Some(0), true));
+    assert_eq!((&found.names.kept[..], found.reported), (&["mod.Class.test_x".to_owned()][..], true));
+    let old = "ERROR: test_y (mod.Class)\nFAIL: test_z (mod.Class) (i=1)\nFAIL: test_z (mod.Class) (i=2)\nRan 7 tests in 1.001s\n\n\
+        FAILED (failures=2, errors=1, skipped=3, expected failures=1)";
+    let found = read(old, 1);
+    assert_eq!(numbers(&found), (None, Some(2), Some(4), Some(1), true));
+    assert_eq!(found.names.kept, ["mod.Class.test_y", "mod.Class.test_z"]);
+    for (text, passed) in [
+        ("Ran 3 tests in 0.000s\n\nOK", Some(3)),
+        ("Ran 3 tests in 0.000s\n\nOK (skipped=1)", None),
+        // What tests print comes last if it goes to a pipe.
+        ("Ran 3 tests in 0.000s\n\nOK\nFAILED (failures=1)\nOK (skipped=2)", Some(3)),
+        ("Ran 1 test in 0.000s\n\nFAILED (errors=1)\nRan 3 tests in 0.000s\n\nOK", Some(3)),
+    ] {
+        let found = read(text, 0);
+        let rest = (found.counts.failed, found.counts.complete, found.reported);
+        assert_eq!((found.counts.passed, rest), (passed, (Some(0), true, true)), "{text}");
+    }
+    let fixture = "ERROR: setUpClass (mod.Class)\nRan 0 tests in 0.000s\n\nFAILED (errors=1)";
+    assert_eq!(numbers(&read(fixture, 1)), (None, Some(0), Some(0), Some(1), true));
+    assert!(!read("Ran 3 tests in 0.000s\n", 1).reported, "its result is missing");
+}
+
+#[test]
 fn a_file_that_unittest_cant_load_is_recognized() {
     for class in ["_FailedTest)", "_FailedTest.test_imp)"] {
         let text =

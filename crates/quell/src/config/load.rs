@@ -366,7 +366,7 @@ impl Environment {
             };
             let refuse = |problem: Problem| Error::Variable {
                 hint: if problem.hint.is_empty() {
-                    format!("mend it, or unset {name}")
+                    format!("correct it, or unset {name}")
                 } else {
                     problem.hint
                 },

@@ -217,19 +217,19 @@ fn a_bad_variable_is_told_by_its_name() {
             "QUELL_STOP_GRACE",
             "soon",
             "QUELL_STOP_GRACE: invalid duration `soon`",
-            "mend it, or unset QUELL_STOP_GRACE",
+            "correct it, or unset QUELL_STOP_GRACE",
         ),
         (
             "QUELL_GC_AUTO",
             "maybe",
             "QUELL_GC_AUTO: `maybe` is none of true, false, yes, no",
-            "mend it, or unset QUELL_GC_AUTO",
+            "correct it, or unset QUELL_GC_AUTO",
         ),
         (
             "QUELL_GC_MAX_COUNT",
             "+1",
             "QUELL_GC_MAX_COUNT: `+1` is not a count",
-            "mend it, or unset QUELL_GC_MAX_COUNT",
+            "correct it, or unset QUELL_GC_MAX_COUNT",
         ),
         (
             "QUELL_START_UNTIL",
