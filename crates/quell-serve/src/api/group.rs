@@ -109,7 +109,7 @@ pub async fn stop(call: HttpCall) -> Reply {
         let jobs = body.select(&access.quell)?;
         if jobs.len() != body.expect {
             let why = format!(
-                "{} jobs are selected, and {} were expected: nothing was stopped",
+                "the number of selected jobs is {}, and {} was expected: nothing was stopped",
                 jobs.len(),
                 body.expect
             );
