@@ -32,6 +32,7 @@ pub(crate) const RUNNER: &str = "#!/bin/sh
 touch \"$HOME/ran\"
 for word; do case $word in --junitxml=*) echo '<testsuite tests=\"1\"><testcase name=\"a\"/></testsuite>' >\"${word#*=}\";; esac; done
 echo 'Ran 1 test in 0.001s'
+echo 'OK'
 echo 'running 0 tests'
 echo 'test result: ok. 0 passed; 0 failed; 0 ignored'
 echo '     Summary [   0.001s] 0 tests run: 0 passed, 0 skipped'

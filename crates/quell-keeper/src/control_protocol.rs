@@ -211,6 +211,9 @@ pub struct LiveMember {
     pub memory: u64,
     /// Its command line, or its short name in brackets.
     pub command: String,
+    /// Whether it ignores TERM, so that a polite request does not end it. Absent if not.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ignores_term: bool,
 }
 
 #[cfg(test)]

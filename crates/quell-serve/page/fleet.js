@@ -17,9 +17,11 @@ function mark(ids, on) {
   bulk.run = undefined;
 }
 
-const isLive = (job) => job.state !== "ended" || attention(job) || asks.has(job.id);
+const isAlive = (job) => job.state !== "ended";
+// What needs attention is shown too, and not counted.
+const isShown = (job) => isAlive(job) || attention(job) || asks.has(job.id);
 const VIEWS = {
-  live: ["Live", isLive],
+  live: ["Live", isShown],
   attention: ["Needs attention", attention, "alive", "bad"],
   stopping: ["Stopping", (job) => job.state === "stopping", "stopping", "act"],
   ended: ["Ended today", (job) => job.state === "ended" && Date.parse(job.ended ?? job.since) > serverNow() - DAY],
@@ -166,7 +168,7 @@ export class Fleet extends Component {
     return html`<main class=${`wrap ${lost ? "stale" : ""}`}>
 <div class="head"><h1>Fleet</h1>${lost && html`<span class="state warn"><${Icon} id="pause" />as of ${clock(live.heard ?? live.conn.since)}</span>`}
 <div class="sums"><span><b>${running.length}</b> jobs</span><span><b>${total.processes ?? "–"}</b> processes</span><span><b>${bytes(total.memory)}</b></span><span class="only-l">CPU <b>${total.cpu === undefined ? "–" : total.cpu.toFixed(1)}</b>${live.server?.cores ? ` of ${live.server.cores} cores` : ""}</span></div></div>
-<nav class="tabs" aria-label="Filter by state">${Object.entries(VIEWS).map(([key, [word, is, icon, tone]]) => html`<a key=${key} href="#" class=${key === "ended" ? "only-l" : ""} aria-current=${key === view ? "true" : undefined} onClick=${(event) => (event.preventDefault(), set({ view: key === "live" ? "" : key }))}>${icon && html`<${Icon} id=${icon} class=${tone} />`}${word} <b>${count(matching.filter(is).length)}${key === "ended" && live.endedMore ? "+" : ""}</b></a>`)}
+<nav class="tabs" aria-label="Filter by state">${Object.entries(VIEWS).map(([key, [word, is, icon, tone]]) => html`<a key=${key} href="#" class=${key === "ended" ? "only-l" : ""} aria-current=${key === view ? "true" : undefined} onClick=${(event) => (event.preventDefault(), set({ view: key === "live" ? "" : key }))}>${icon && html`<${Icon} id=${icon} class=${tone} />`}${word} <b>${count(matching.filter(key === "live" ? isAlive : is).length)}${key === "ended" && live.endedMore ? "+" : ""}</b></a>`)}
 <div class="right"><${Select} label="Group" value=${query.group ?? "session"} pick=${(group) => set({ group })} options=${[["session", "session"], ["owner", "owner"], ...keys.map((key) => [`tag ${key}`, `tag ${key}`]), ["none", "none"]]} /><${Select} label="Sort" value=${query.sort ?? "newest"} pick=${(sort) => set({ sort })} options=${SORT_NAMES.map((name) => [name, name])} /><${Choice} label="Density" value=${this.compact ? "compact" : "roomy"} pick=${this.density} options=${[["roomy", "Roomy"], ["compact", "Compact"]]} /></div></nav>
 <div class="card fleet-card" onPointerEnter=${() => this.hold(true)} onPointerLeave=${() => this.hold(false)} onFocusIn=${() => this.hold(true)} onFocusOut=${(event) => event.currentTarget.contains(event.relatedTarget) || this.hold(false)}>
 ${this.changes > 0 && html`<button class="btn changes" onClick=${() => ((this.shown = undefined), this.setState({}))}>${plural(this.changes, "change")}, show</button>`}

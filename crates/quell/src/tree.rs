@@ -66,6 +66,7 @@ impl Job {
                     cpu: stat.cpu as f64 / tick,
                     memory: stat.resident * page,
                     command: masked_text(&mask, &member.command),
+                    ignores_term: quell_sys::ignores_term(member.id.pid),
                 })
             })
             .collect())

@@ -38,6 +38,31 @@ fn a_live_tree_is_drawn_with_processes_that_left_its_session() {
 }
 
 #[test]
+fn a_process_that_ignores_term_is_marked() {
+    for run in [false, true] {
+        let env = TestEnv::as_me();
+        let script = "sleep $N & trap '' TERM; echo ready >$QUELL_TEST_READY; sleep $N; :";
+        let (job, running) = if run {
+            let mut running = env.run().args(["--name", "here"]).script(script).start();
+            running.wait_ready().expect("it runs");
+            (None, Some(running))
+        } else {
+            (Some(env.start().args(["--name", "here"]).script(script).begin()), None)
+        };
+        // The shell, and the child that it has started since.
+        let marked = || {
+            let envelope = env.quell("tree").args(["here", "--json"]).finish().envelope();
+            let processes = envelope["data"]["processes"].as_array().cloned().unwrap_or_default();
+            let marks = processes.iter().map(|process| process["ignores_term"] == true);
+            (processes.len(), marks.filter(|mark| *mark).count())
+        };
+        assert!(eventually(PATIENCE, || marked() == (3, 2)), "run: {run}: {:?}", marked());
+        assert_eq!(env.quell("stop").args(["here", "--now"]).finish().code(), Some(0));
+        drop((job, running));
+    }
+}
+
+#[test]
 fn an_ended_tree_shows_the_fate_of_each_process() {
     let env = TestEnv::as_me();
     let job = env.start().actor("ignore-term", None).begin();

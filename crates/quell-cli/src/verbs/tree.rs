@@ -139,7 +139,18 @@ mod tests {
     fn member(pid: u32, ppid: u32, command: &str) -> LiveMember {
         let id = ProcId { pid, start: 1 };
         let command = command.to_owned();
-        LiveMember { id, ppid, pgid: pid, sid: pid, uid: 0, state: 'S', cpu: 0.0, memory: 2048, command }
+        LiveMember {
+            id,
+            ppid,
+            pgid: pid,
+            sid: pid,
+            uid: 0,
+            state: 'S',
+            cpu: 0.0,
+            memory: 2048,
+            command,
+            ignores_term: false,
+        }
     }
 
     #[test]

@@ -128,6 +128,7 @@ impl Supervisor {
                 cpu: stat.cpu as f64 / tick,
                 memory: stat.resident * page,
                 command,
+                ignores_term: quell_sys::ignores_term(stat.pid),
             });
         });
         members

@@ -72,7 +72,17 @@ pub const FAMILIES: &[Family] = &[
         ],
         ..counter(STARTS, "Jobs that were started, by mode and by what holds the tree.")
     },
-    Family { initial: &[], ..counter(START_FAILURES, "Starts that failed, by the code of the error.") },
+    Family {
+        initial: &[
+            &[("code", "program_not_found")],
+            &[("code", "start_failed")],
+            &[("code", "containment_unavailable")],
+            &[("code", "limit_unavailable")],
+            &[("code", "name_taken")],
+            &[("code", "system")],
+        ],
+        ..counter(START_FAILURES, "Starts that failed, by the code of the error.")
+    },
     Family {
         // An end that is not proven is rare, and the first one matters.
         initial: &[
@@ -158,7 +168,30 @@ pub const FAMILIES: &[Family] = &[
         ],
         ..counter(HOOK_FAILURES, "Hooks that failed, by event.")
     },
-    Family { initial: &[], ..counter(REFUSALS, "Refusals of the guard, by verb and code.") },
+    Family {
+        // What a policy can refuse as a whole. Other codes are about a target.
+        initial: &[
+            &[("verb", "start"), ("code", "EFFECT_DENIED")],
+            &[("verb", "start"), ("code", "VERB_DENIED")],
+            &[("verb", "run"), ("code", "EFFECT_DENIED")],
+            &[("verb", "run"), ("code", "VERB_DENIED")],
+            &[("verb", "test"), ("code", "EFFECT_DENIED")],
+            &[("verb", "test"), ("code", "VERB_DENIED")],
+            &[("verb", "stop"), ("code", "EFFECT_DENIED")],
+            &[("verb", "stop"), ("code", "VERB_DENIED")],
+            &[("verb", "restart"), ("code", "EFFECT_DENIED")],
+            &[("verb", "restart"), ("code", "VERB_DENIED")],
+            &[("verb", "signal"), ("code", "EFFECT_DENIED")],
+            &[("verb", "signal"), ("code", "VERB_DENIED")],
+            &[("verb", "send"), ("code", "EFFECT_DENIED")],
+            &[("verb", "send"), ("code", "VERB_DENIED")],
+            &[("verb", "kill"), ("code", "EFFECT_DENIED")],
+            &[("verb", "kill"), ("code", "VERB_DENIED")],
+            &[("verb", "rm"), ("code", "EFFECT_DENIED")],
+            &[("verb", "rm"), ("code", "VERB_DENIED")],
+        ],
+        ..counter(REFUSALS, "Refusals of the guard, by verb and code.")
+    },
     Family {
         initial: &[&[("stream", "stdout")], &[("stream", "stderr")]],
         ..counter(OUTPUT, "Bytes that background jobs wrote.")

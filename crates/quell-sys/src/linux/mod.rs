@@ -44,11 +44,11 @@ pub use process::{
 };
 pub use procfs::{
     Disposition, Stat, blocks, cgroups, children, cmdline, disposition, environment, executed,
-    first_own_children, holds_socket, in_first_pid_namespace, in_first_time_namespace, inner_pid, is_gone,
-    is_locked_here, is_mounted_over, is_quell, listeners, living_thread, mount_namespace, mount_over_process,
-    newest_pid, open_files, own_children, own_pid_namespace, pid_max, pid_namespace, pids,
-    proc_hides_processes, proc_is_ours, same_executable, same_executable_file, stat, threads_on_host, uid_of,
-    users_of, variable_lists, variable_of, whole_cmdline,
+    first_own_children, holds_socket, ignores_term, in_first_pid_namespace, in_first_time_namespace,
+    inner_pid, is_gone, is_locked_here, is_mounted_over, is_quell, listeners, living_thread, mount_namespace,
+    mount_over_process, newest_pid, open_files, own_children, own_pid_namespace, pid_max, pid_namespace,
+    pids, proc_hides_processes, proc_is_ours, same_executable, same_executable_file, stat, threads_on_host,
+    uid_of, users_of, variable_lists, variable_of, whole_cmdline,
 };
 pub use signals::{SignalFd, SignalInfo, ignore, ignored_at_start, restore_default, unblock};
 pub use sources::{Ready, Sources};

@@ -408,6 +408,11 @@ pub fn disposition(pid: u32, signal: Signal) -> io::Result<Disposition> {
     })
 }
 
+/// Whether `pid` ignores TERM. False if that can't be read.
+pub fn ignores_term(pid: u32) -> bool {
+    disposition(pid, Signal::TERM).is_ok_and(|found| found == Disposition::Ignored)
+}
+
 /// A thread of `pid` by which the process can be looked at: its leader, or another one if the leader has ended.
 pub fn living_thread(pid: u32, leader: &Stat) -> u32 {
     if leader.state != b'Z' {

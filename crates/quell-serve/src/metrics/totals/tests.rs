@@ -83,6 +83,8 @@ fn a_series_that_an_alert_needs_is_there_before_anything_has_happened() {
         (r#"quell_job_ends_total{cause="keeper_lost",outcome="unknown",verdict="unproven"}"#, "0"),
         (r#"quell_output_cut_bytes_total{stream="stdout"}"#, "0"),
         ("quell_timeouts_total", "0"),
+        (r#"quell_guard_refusals_total{verb="stop",code="EFFECT_DENIED"}"#, "0"),
+        (r#"quell_job_start_failures_total{code="program_not_found"}"#, "0"),
         ("quell_leaks_total", "0"),
         ("quell_keepers_lost_total", "0"),
         (r#"quell_grace_used_ratio_bucket{le="1"}"#, "0"),
