@@ -244,7 +244,7 @@ impl ServerHandler for Server {
                 None,
             ));
         }
-        let unknown = format!("there is no method `{}`", request.method);
+        let unknown = format!("method `{}` not found", request.method);
         Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, unknown, None))
     }
 

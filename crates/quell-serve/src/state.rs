@@ -107,7 +107,7 @@ impl State {
     /// A code that logs a browser in, with the rights of `origin`; at the socket, with those of `serve/token`.
     pub fn login_code(&self, origin: Option<LoginOrigin>) -> Result<String> {
         let default = || self.tokens.default_text().map(LoginOrigin::token);
-        let missing = || Error::BadValue("there is no token in serve/token: start the server again".into());
+        let missing = || Error::BadValue("serve/token has no token: start the server again".into());
         self.sessions.code(origin.or_else(default).ok_or_else(missing)?)
     }
 
